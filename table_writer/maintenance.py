@@ -336,7 +336,8 @@ class Maintenance:
         from table_writer.reports.history_reports import RecoverReport
         from table_writer.steps.mirrors.follow import follow
         from table_writer.steps.publish.correction import Correction
-        from table_writer.steps.vacuum.sweep import Vacuum, interrupted
+        from table_writer.steps.vacuum.deletion import interrupted
+        from table_writer.steps.vacuum.sweep import Vacuum
 
         is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses the files of a table with another name
         lost_versions = opened.log.lister.accept_loss(dry_run=dry_run) if accept_loss else frozenset()

@@ -166,10 +166,10 @@ def test_copies_come_to_where_readers_look_in_one_file() -> None:
     assert store_callers("copy") == {"steps/publish/in_place.py", "steps/complete.py", "steps/publish/copies.py"}
 
 
-def test_published_files_are_deleted_by_the_sweep_alone() -> None:
+def test_published_files_are_deleted_in_one_file() -> None:
     """The others delete files of a write that is not published, objects of logs, turns, markers, what was tried."""
     mirrors = {"steps/mirrors/delta/log.py", "steps/mirrors/iceberg/table.py"}
-    assert callers_of("delete_keys") == {"steps/vacuum/sweep.py", "steps/complete.py", *mirrors}
+    assert callers_of("delete_keys") == {"steps/vacuum/deletion.py", "steps/complete.py", *mirrors}
     log = {"storage/table_files.py", "log/owner.py", "log/registration.py", "log/table_log.py", "log/marks.py"}
     others = {"steps/complete.py", "steps/upload/job.py", "steps/rows/turns.py", "doctor/servers.py"}
     others |= {"steps/publish/success.py"}
@@ -180,9 +180,14 @@ def test_uploads_are_completed_in_one_file() -> None:
     assert store_callers("complete_upload") - {"doctor/servers.py"} == {"steps/complete.py"}
 
 
-def test_entries_are_claimed_by_publishes_recoveries_vacuums_and_handovers() -> None:
-    claimers = {"steps/publish/switch.py", "steps/vacuum/sweep.py", "steps/handover.py"}
-    assert {name for name in callers_of("claim") if "log.slots.claim(" in (PACKAGE / name).read_text()} == claimers
+def test_entries_are_claimed_in_one_place() -> None:
+    calls = [
+        (name, ast.unparse(node))
+        for name, file in every_file()
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.Attribute) and node.attr == "claim"
+    ]
+    assert calls == [("protocol/loop.py", "opened.log.slots.claim")]
 
 
 def test_one_file_knows_the_order_of_the_steps() -> None:

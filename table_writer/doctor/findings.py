@@ -15,8 +15,9 @@ from table_writer.log.stored import Allowance
 from table_writer.log.table_log import TableLog
 from table_writer.model.table import PartitionValues, Table, TableName, shown_name
 from table_writer.reports.health_reports import BEHIND, IN_DOUBT, Finding
+from table_writer.steps.vacuum.deletion import VacuumResult
 from table_writer.steps.vacuum.due import Look, vacuum_ages
-from table_writer.steps.vacuum.sweep import Vacuum, VacuumResult
+from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.storage.object_store import many
 from table_writer.table.open_table import OpenTable
 

@@ -17,8 +17,9 @@ from table_writer.reports.health_reports import FAILED, worst_health
 from table_writer.reports.history_reports import RecoverReport
 from table_writer.reports.many_reports import TableStatus, error_facts
 from table_writer.reports.vacuum_reports import VacuumReport
+from table_writer.steps.vacuum.deletion import interrupted
 from table_writer.steps.vacuum.due import vacuum_ages
-from table_writer.steps.vacuum.sweep import Vacuum, interrupted
+from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.steps.vacuum_results import vacuum_report
 from table_writer.table.open_table import OpenTable
 from table_writer.table.services import Services, require_table

@@ -52,7 +52,10 @@ class Meaning:
     erases: bool = False
     """Nobody may ever read again what it names. It stays in doubt on purpose, until a vacuum carries it out."""
     may_end_other_vacuums: bool = False
-    """Whoever carries it out has read what other vacuums in doubt name, and records those of which nothing is left."""
+    """Whoever carries it out has read what other vacuums in doubt name, and records those of which nothing is left.
+
+    A discard reads no older entries than may name its write.
+    """
     gave_up: str = ""
     """What became of a write whose files it deletes, for a message."""
 

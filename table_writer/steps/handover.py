@@ -11,22 +11,25 @@ back, by the mirror's own compare-and-set.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, counted, few
+from table_writer.log.deadline import Deadline
 from table_writer.log.listing import Listing
 from table_writer.log.marks import LATE_CALL_SECONDS, Closing
 from table_writer.log.slots import closed_error
 from table_writer.model.entry import DeletedLocation, LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.meaning import HANDOVER, TAKE_BACK, Operation
+from table_writer.protocol.loop import Claimant, Draft, Nothing, run
 from table_writer.reports.mirror_report import MirrorReport
 from table_writer.steps.mirroring import compared, mirror_report
 from table_writer.steps.mirrors.follow import ATTEMPTS, TableMirror
 from table_writer.steps.mirrors.mirror import Held
 from table_writer.steps.publish.correction import Correction
-from table_writer.steps.vacuum.sweep import CLAIM_SECONDS, Vacuum, interrupted
+from table_writer.steps.vacuum.deletion import CLAIM_SECONDS, interrupted
+from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.table.open_table import OpenTable
 
 DELTA: Final = "delta"
@@ -52,7 +55,7 @@ def handed_over(opened: OpenTable, kind: str, *, dry_run: bool) -> MirrorReport:
     if not listing.closings:  # what fails now leaves all as it was
         _settle(opened)
         mirror.bring_up(anew=True)
-    own = Closing.of(_claim(opened, HANDOVER, closes_for=kind), kind)
+    own = Closing.of(run(_Closing(opened, HANDOVER, closes_for=kind)), kind)
     _settle(opened)
     for _ in range(ATTEMPTS):
         if report := _done_before(opened, mirror):
@@ -134,7 +137,9 @@ def taken_back(opened: OpenTable, *, dry_run: bool) -> MirrorReport:
     _require_guarded(opened, mirror)
     found = mirror.mirror.read()
     if found is not None and found.is_dropped and not dry_run:
-        _reopen(opened, _claim(opened, TAKE_BACK).version)  # a drop was faster: no mirror is left to be written to
+        _reopen(
+            opened, run(_Closing(opened, TAKE_BACK)).version
+        )  # a drop was faster: no mirror is left to be written to
         return MirrorReport(table=_name(opened), kind=kind, state="taken back")
     is_opened = any(closing.version in listing.opened for closing in listing.closings)
     if not is_opened and not dry_run:  # a handover that died may not have brought it up, or made it
@@ -142,7 +147,7 @@ def taken_back(opened: OpenTable, *, dry_run: bool) -> MirrorReport:
     held = _unwritten(opened, kind, found)
     if dry_run:
         return mirror_report(opened, kind, "handed over", held, notes=("dry run: nothing was changed",))
-    version = _claim(opened, TAKE_BACK).version
+    version = run(_Closing(opened, TAKE_BACK)).version
     for _ in range(ATTEMPTS):
         held = _unwritten(opened, kind, mirror.mirror.read())
         if held.handed_over > version:
@@ -172,26 +177,41 @@ def _unwritten(opened: OpenTable, kind: str, held: Held | None) -> Held:
     return held
 
 
-def _claim(opened: OpenTable, mode: str, *, closes_for: str = "") -> LogEntry:
-    """Claim an entry that deletes nothing, after the mark by which it closes the log for a kind of mirror.
+@dataclass(frozen=True)
+class _Closing(Claimant[Listing, None, LogEntry]):
+    """Claims an entry that deletes nothing, after the mark by which it closes the log for a kind of mirror.
 
     Before a claim has shown whether it stands, its mark stays: the mark alone closes nothing.
     """
-    while True:
-        listing = opened.log.lister.read()
-        if closes_for:
-            _require_kind(opened, listing, closes_for)
-        entry = opened.next_entry(listing.end, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS)
-        entry = replace(entry, deletes=(DeletedLocation.kept_at(opened.layout.data(entry.write_id)),))
-        if closes_for:
-            opened.log.marks.close(Closing.of(entry, closes_for))
-        if opened.log.slots.claim(entry):
-            opened.log.slots.record_outcome(
-                entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id
-            )
-            return entry
-        if closes_for:
-            opened.log.marks.withdraw(Closing.of(entry, closes_for))
+
+    opened: OpenTable
+    mode: str
+    closes_for: str = ""
+
+    def read(self) -> Listing:
+        return self.opened.log.lister.read()
+
+    def look(self, view: Listing) -> Draft[None]:
+        if self.closes_for:
+            _require_kind(self.opened, view, self.closes_for)
+        entry = self.opened.next_entry(view.end, Operation.VACUUM, self.mode, publish_timeout_seconds=CLAIM_SECONDS)
+        return Draft(replace(entry, deletes=(DeletedLocation.kept_at(self.opened.layout.data(entry.write_id)),)), None)
+
+    def before_claim(self, draft: Draft[None]) -> Draft[None]:
+        if self.closes_for:
+            self.opened.log.marks.close(Closing.of(draft.entry, self.closes_for))
+        return draft
+
+    def lost(self, draft: Draft[None]) -> None:
+        if self.closes_for:
+            self.opened.log.marks.withdraw(Closing.of(draft.entry, self.closes_for))
+
+    def carry_out(self, draft: Draft[None], _: Deadline) -> Nothing[LogEntry]:
+        entry = draft.entry
+        self.opened.log.slots.record_outcome(
+            entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id
+        )
+        return Nothing(entry)
 
 
 def _settle(opened: OpenTable) -> None:

@@ -33,7 +33,8 @@ from table_writer.steps.publish.publisher import Publisher, PublishResult
 from table_writer.steps.publish.recovery import Recovery
 from table_writer.steps.results import Refresh, end_publish, repeated_result
 from table_writer.steps.running_write import Claiming
-from table_writer.steps.vacuum.sweep import Vacuum, VacuumResult
+from table_writer.steps.vacuum.deletion import VacuumResult
+from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.table.open_table import OpenTable, RepeatedError, repetition_error
 
 logger = logging.getLogger(__name__)

@@ -22,10 +22,12 @@ RESTORE_IN_DOUBT: Final = "tests/maintenance/test_restore_in_doubt.py"
 MUTATIONS: Final = (
     Mutation(
         "an append looks again after copying",
-        "steps.publish.publisher:Publisher._look",
-        "if self._brings(carry_over, carried, targets, listing):\n            return None",
-        "if self._brings(carry_over, carried, targets, listing):\n"
-        "            newest = self._opened.log.lister.read(listed_after=listing.listed_after).newest\n"
+        "steps.publish.publisher:Publisher.look",
+        "if missing := carry_over.to_bring(carried, targets):\n"
+        "            return Prepare(partial(self._bring, carry_over, missing, listing))",
+        "if missing := carry_over.to_bring(carried, targets):\n"
+        "            self._bring(carry_over, missing, listing)\n"
+        "            newest = self.opened.log.lister.read(listed_after=listing.listed_after).newest\n"
         "            draft = replace(draft, version=newest + 1)",
         ("append", "overwrite"),
         Bound(2, 0),
@@ -33,8 +35,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a publisher looks for entries of its own write",
-        "steps.publish.publisher:Publisher.publish",
-        "if is_shared:",
+        "steps.publish.publisher:_Publish.waits",
+        "if self.is_shared:",
         "if False:",
         ("publish", "publish"),
         schedules=100,
@@ -42,9 +44,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no metastore change without a claim",
-        "steps.publish.publisher:Publisher.publish",
-        "if not self._claimed.claim(look.entry):",
-        "if False:",
+        "protocol.loop:attempt",
+        "if draft.is_claimed or _claim(claimant.opened, draft.entry):",
+        "if True:",
         ("overwrite",),
     ),
     Mutation(
@@ -76,8 +78,8 @@ MUTATIONS: Final = (
     Mutation(
         "what undoes a late call ends within its claim",
         "steps.publish.recovery:Recovery._is_wordless",
-        'and record.entry.recovered_write_id != ""',
-        "",
+        "record.entry.meaning.needs_last_word",
+        "record.entry.meaning.repeats",
         ("append d1", "publish after its old call"),
         Bound(1, 0),
         200,
@@ -123,7 +125,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a recovery that came too late says nothing of what it was to recover",
-        "steps.publish.recovery:Recovery._outcome_of_origin",
+        "steps.publish.recovery:Recovery.outcome_of_origin",
         "or was_ended or (ended is not None and record.entry.recovers is None)",
         "or ended is not None",
         schedule="restore, append in place, recover: 0@14!lost 1@53>2 2@80>1",
@@ -191,8 +193,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nothing is added to what a vacuum deletes",
-        "steps.publish.publisher:Publisher.publish",
-        "self._first_in_doubt(look.entry, records, staged.plan)",
+        "steps.publish.publisher:_Publish.look",
+        "self._publisher.first_in_doubt(found.entry, self._records, self.plan)",
         "pass",
         test=f"{BETWEEN_CALLS}::test_nothing_is_added_where_a_vacuum_is_deleting",
     ),
@@ -328,7 +330,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a correction that has ended says where another tool has moved a partition meanwhile",
-        "steps.publish.recovery:Recovery._end_as",
+        "steps.publish.recovery:Recovery.end_as",
         "if original.recorded_by != entry.write_id:",
         "if False:",
         test=f"{BELONG}::test_the_late_call_of_a_correction_goes_back_to_where_another_tool_has_moved_the_partition",
@@ -349,7 +351,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a recovery records where it has found what had switched before",
-        "steps.publish.recovery:Recovery._do_again",
+        "steps.publish.recovery:Recovery.do_again",
         "self._record_outcome(record.entry, claimed, switched, superseded_locations, moved)",
         "self._record_outcome(record.entry, claimed, switched, superseded_locations)",
         test=f"{BELONG}::test_a_late_call_goes_back_to_where_a_recovery_found_what_had_switched_before",
@@ -406,7 +408,7 @@ MUTATIONS: Final = (
     Mutation(
         "a correction shows where a partition was before its late call",
         "log.past_states:PastStates._sights",
-        "partition.new_location if is_recovery else partition.old_location",
+        "partition.new_location if entry.meaning.repeats else partition.old_location",
         "partition.old_location",
         test=f"{BELONG}::test_what_the_late_call_of_a_partly_published_write_has_shown_is_in_no_version",
     ),

@@ -83,7 +83,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an append lists placeholders",
-        "steps.publish.publisher:Publisher._look",
+        "steps.publish.publisher:Publisher.look",
         "carried = leaving if plan.mode.facts.keeps_rows else {}",
         "carried = {v: one for v, one in leaving.items() if '/empty/' not in one.location}"
         " if plan.mode.facts.keeps_rows else {}",
@@ -93,7 +93,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what was planned in another log conflicts",
-        "steps.publish.publisher:Publisher._refuse_other_log",
+        "steps.publish.publisher:Publisher.refuse_other_log",
         "listing.newest < plan.base_version or (plan.log_id and plan.log_id not in listing.ids)",
         "False",
         ("publish overwrite", "begin again"),
@@ -118,7 +118,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is confirmed before its files are there",
         "steps.publish.recovery:Recovery._has_taken_effect",
-        "whole_partitions(self._opened.store, entry.partitions)",
+        "whole_partitions(self.opened.store, entry.partitions)",
         "frozenset(one.values for one in entry.partitions)",
         ("append in place", "append in place"),
     ),
@@ -188,13 +188,13 @@ MUTATIONS: Final = (
     Mutation(
         "a key is looked for behind a rollback",
         "steps.publish.publisher:Publisher._repetition",
-        "return self._opened.log.find_key(key) if rolled_back else published_with_key(records, key)",
+        "return self.opened.log.find_key(key) if rolled_back else published_with_key(records, key)",
         "return published_with_key(records, key)",
         ("append once after a rollback", "rollback"),
     ),
     Mutation(
         "what an entry in doubt may yet point readers at is not erased",
-        "steps.vacuum.sweep:Vacuum._erasable",
+        "steps.vacuum.sweep:_Erasure._erasable",
         "if is_used(used, left):",
         "if False:",
         schedule="rollback, erase, recover: 0@19!late",
@@ -209,29 +209,29 @@ MUTATIONS: Final = (
     # Erasures, and what vacuums record
     Mutation(
         "a vacuum that goes on as another records only what is gone",
-        "steps.vacuum.sweep:Vacuum._carry_out",
+        "steps.vacuum.deletion:Deletion.carry_out",
         "if not failures and not _outstanding(history, entry) - gone:",
         "if not failures:",
         test=f"{ERASURES}::test_a_vacuum_that_died_is_carried_out_only_once_all_is_gone_that_it_names",
     ),
     Mutation(
         "a vacuum records others of which nothing is left",
-        "steps.vacuum.sweep:_record_ended",
+        "steps.vacuum.deletion:record_ended",
         "if outstanding.issubset(gone) and",
         "if not (outstanding and outstanding.isdisjoint(gone)) or",
         test=f"{ERASURES}::test_of_a_request_that_failed_that_is_freed_which_is_gone",
     ),
     Mutation(
         "a vacuum under way is not ended by another",
-        "steps.vacuum.sweep:_record_ended",
+        "steps.vacuum.deletion:record_ended",
         "and (outstanding or is_alone)",
         "",
         test=f"{ERASURES}::test_a_vacuum_that_is_under_way_is_not_ended_by_another",
     ),
     Mutation(
         "an erasure ends whose files others have deleted",
-        "steps.vacuum.sweep:Vacuum.run",
-        "_record_ended(self._log, history, frozenset())",
+        "steps.vacuum.sweep:_Sweep.before_claim",
+        "record_ended(self.opened.log, view.history, frozenset())",
         "pass",
         test=f"{ERASURES}::test_an_erasure_whose_files_another_vacuum_has_deleted_is_carried_out",
     ),
@@ -244,7 +244,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an erasure ends only once readers have nothing left again that it names",
-        "steps.vacuum.sweep:_record_ended",
+        "steps.vacuum.deletion:record_ended",
         "_outstanding(history, entry) | came_back",
         "_outstanding(history, entry)",
         test=f"{ERASURES}::test_an_erasure_ends_once_its_files_are_gone_and_until_then_nobody_goes_back_to_them",
@@ -293,8 +293,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an erasure is looked for again before the claim",
-        "steps.publish.publisher:Publisher.publish",
-        "require_not_erased(self._opened, staged.plan, records)",
+        "steps.publish.publisher:_Publish.waits",
+        "require_not_erased(self.opened, plan, records)",
         "pass",
         test=f"{ERASURES}::test_rows_of_a_version_that_is_erased_are_not_written_anew",
     ),
@@ -314,14 +314,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nothing in doubt keeps a vacuum from verifying what was before it",
-        "steps.vacuum.sweep:Vacuum._verifiable",
+        "steps.vacuum.deletion:Deletion._verifiable",
         "if version < oldest",
         "if oldest == math.inf",
         test=f"{ERASURES}::test_a_job_that_is_killed_regularly_keeps_no_vacuum_from_its_work",
     ),
     Mutation(
         "no vacuum verifies what came after an entry in doubt",
-        "steps.vacuum.sweep:Vacuum._verifiable",
+        "steps.vacuum.deletion:Deletion._verifiable",
         "if version < oldest",
         "",
         test="tests/maintenance/test_vacuum.py"
@@ -336,7 +336,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a discard ends no vacuum of which it has not read all",
-        "steps.vacuum.sweep:Vacuum._carry_out",
+        "steps.vacuum.deletion:Deletion.carry_out",
         "if entry.meaning.may_end_other_vacuums:",
         "if True:",
         ("discard", "refused vacuum"),
@@ -344,7 +344,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a discard ends no erasure of which it has not read all",
-        "steps.vacuum.sweep:Vacuum._carry_out",
+        "steps.vacuum.deletion:Deletion.carry_out",
         "if entry.meaning.may_end_other_vacuums:",
         "if True:",
         test=f"{ERASURES}::test_a_discard_does_not_end_an_erasure_that_waits_for_its_vacuum",

@@ -31,24 +31,24 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a lost slot means reading the log again",
-        "steps.publish.publisher:Publisher.publish",
-        "if not self._claimed.claim(look.entry):",
-        "if not self._claimed.claim(look.entry) and False:",
+        "protocol.loop:attempt",
+        "if draft.is_claimed or _claim(claimant.opened, draft.entry):",
+        "if draft.is_claimed or _claim(claimant.opened, draft.entry) or True:",
         ("overwrite", "overwrite"),
     ),
     Mutation(
         "no recovery without a claim",
-        "steps.publish.recovery:Recovery.recover",
-        "if not self._claimed.claim(claimed):",
-        "if not self._claimed.claim(claimed) and False:",
+        "protocol.loop:attempt",
+        "if draft.is_claimed or _claim(claimant.opened, draft.entry):",
+        "if draft.is_claimed or _claim(claimant.opened, draft.entry) or True:",
         ("append", "recover", "recover"),
         schedules=1_500,
     ),
     Mutation(
         "no rollback without a claim",
-        "steps.publish.rollback:roll_back",
-        "if claimed.claim(entry):",
-        "if claimed.claim(entry) or True:",
+        "protocol.loop:attempt",
+        "if draft.is_claimed or _claim(claimant.opened, draft.entry):",
+        "if draft.is_claimed or _claim(claimant.opened, draft.entry) or True:",
         ("rollback", "overwrite"),
     ),
     Mutation(
@@ -120,7 +120,7 @@ MUTATIONS: Final = (
     # Appends
     Mutation(
         "an append copies what has come since",
-        "steps.publish.append:CarryOver.bring",
+        "steps.publish.append:CarryOver.to_bring",
         "known.get(values, {}) != listed.get(values, {})",
         "values not in known",
         ("append", "append in place"),
@@ -143,7 +143,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a recovery takes the last word before it switches",
-        "steps.publish.recovery:Recovery._has_last_word",
+        "steps.publish.recovery:Recovery.has_last_word",
         "if word in {claimed.write_id, lost_heir}:",
         "if True:",
         ("append", "recover"),
@@ -216,8 +216,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a recovery leaves a mark",
-        "steps.publish.recovery:Recovery.recover",
-        "self._log.marks.remember_recovery(claimed.version)",
+        "steps.publish.recovery:_Repeat.before_claim",
+        "self.opened.log.marks.remember_recovery(draft.entry.version)",
         "pass",
         ("overwrite", "append", "append"),
         schedules=600,
@@ -233,15 +233,15 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a key is looked for at the claim",
-        "steps.publish.publisher:Publisher._first_in_doubt",
+        "steps.publish.publisher:Publisher.first_in_doubt",
         "if published is not None:",
         "if False:",
         ("append once", "append once"),
     ),
     Mutation(
         "nothing is discarded that was published",
-        "steps.vacuum.sweep:Vacuum.give_up",
-        "if write_id in history.records.possibly_published_ids or self._in_use(history).meets(data.place):",
+        "steps.vacuum.sweep:_Discard.look",
+        "if self.write_id in view.records.possibly_published_ids or self.deletion.in_use_now(view).meets(data.place):",
         "if False:",
         ("publish", "discard"),
     ),
@@ -255,9 +255,9 @@ MUTATIONS: Final = (
     # Vacuums
     Mutation(
         "no vacuum without a claim",
-        "steps.vacuum.sweep:Vacuum.run",
-        "if unfinished or self._log.slots.claim(entry):",
-        "if unfinished or self._log.slots.claim(entry) or True:",
+        "protocol.loop:attempt",
+        "if draft.is_claimed or _claim(claimant.opened, draft.entry):",
+        "if draft.is_claimed or _claim(claimant.opened, draft.entry) or True:",
         ("rollback far", "vacuum"),
     ),
     Mutation(
@@ -269,7 +269,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a discard deletes what was staged",
-        "steps.vacuum.sweep:Vacuum._give_up",
+        "steps.vacuum.deletion:Deletion._give_up",
         "self._delete(entry, self._store.list(data.key))",
         "self._delete(entry, ())",
         ("discard", "recover"),

@@ -48,7 +48,7 @@ def test_what_has_not_changed_is_the_same(tmp_path: Path) -> None:
 
 def test_a_read_more_moves_no_deviation(monkeypatch: pytest.MonkeyPatch) -> None:
     before = trace()
-    with_more(monkeypatch, lambda publisher: publisher._opened.store.get("nothing"))
+    with_more(monkeypatch, lambda publisher: publisher.opened.store.get("nothing"))
     found, text = compared(before)
     assert found == "reads differ"
     assert "store.get nothing" in text
@@ -58,7 +58,7 @@ def test_a_read_more_moves_no_deviation(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_change_more_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     before = trace()
-    with_more(monkeypatch, lambda publisher: publisher._opened.store.put("nothing", b""))
+    with_more(monkeypatch, lambda publisher: publisher.opened.store.put("nothing", b""))
     found, text = compared(before)
     assert found == "changes"
     assert PAUSED in text

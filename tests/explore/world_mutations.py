@@ -28,9 +28,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "the directory of a table without rows exists before readers are pointed there",
-        "steps.publish.publisher:Publisher.publish",
-        "self._make_directory(staged.plan, look.entry)",
-        "",
+        "steps.publish.publisher:_Publish.before_claim",
+        "self._publisher.make_directory(self.plan, draft.entry)",
+        "pass",
         test=f"{MODES}::test_the_directory_of_a_table_without_rows_exists_before_its_version_is_claimed",
     ),
     Mutation(
@@ -72,7 +72,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a rollback brings columns back with their rows",
-        "steps.publish.rollback:_entry",
+        "steps.publish.rollback:_Rollback.look",
         "**columns_of(history, version, now),",
         "",
         ("replace columns", "rollback"),

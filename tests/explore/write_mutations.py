@@ -113,7 +113,7 @@ MUTATIONS: Final = (
     Mutation(
         "a plain overwrite does not hide that a metastore was set back",
         "steps.publish.publisher:Publisher._is_outdated",
-        "elif listing.unverified or self._opened.memory.get(self._newest_key) == listing.newest:",
+        "elif listing.unverified or self.opened.memory.get(self._newest_key) == listing.newest:",
         "else:",
         test=f"{KNOWN_LOG}::test_a_plain_overwrite_does_not_hide_that_a_metastore_was_set_back",
     ),
@@ -147,7 +147,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a rollback looks at whose log the partitions are",
-        "steps.publish.rollback:roll_back",
+        "steps.publish.rollback:_Rollback.look",
         "if has_grown(opened, table, here, history.end, compares=True):",
         "if False:",
         test=f"{KNOWN_LOG}::test_a_key_is_not_free_because_its_version_was_given_again",
@@ -168,7 +168,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a rollback with nothing to do has looked at every partition",
-        "steps.publish.rollback:roll_back",
+        "steps.publish.rollback:_Rollback.look",
         "_require_as_it_was(opened, history, version, chosen, targets, here)",
         "pass",
         test=f"{ROLLBACK}::test_nothing_is_said_to_be_as_it_was_whose_files_are_gone",
@@ -176,7 +176,7 @@ MUTATIONS: Final = (
     Mutation(
         "a recovery has not found its partitions where the entry that it does again had found them",
         "log.past_states:PastStates._sights",
-        "before = partition.new_location if is_recovery else partition.old_location",
+        "before = partition.new_location if entry.meaning.repeats else partition.old_location",
         "before = partition.old_location",
         test=f"{ROLLBACK}::test_a_version_between_a_write_and_its_recovery_is_one_to_go_back_to",
     ),
@@ -339,7 +339,7 @@ MUTATIONS: Final = (
     # modes
     Mutation(
         "an append brings along what is there",
-        "steps.publish.publisher:Publisher._look",
+        "steps.publish.publisher:Publisher.look",
         "carried = leaving if plan.mode.facts.keeps_rows else {}",
         "carried = {}",
         ("append",),
@@ -387,8 +387,8 @@ MUTATIONS: Final = (
         ("overwrite table", "append d2 d3"),
         also=(
             (
-                "steps.publish.publisher:Publisher.publish",
-                "self._first_in_doubt(look.entry, records, staged.plan)",
+                "steps.publish.publisher:_Publish.look",
+                "self._publisher.first_in_doubt(found.entry, self._records, self.plan)",
                 "pass",
             ),
         ),
@@ -401,8 +401,8 @@ MUTATIONS: Final = (
         ("overwrite where", "append d2 d3"),
         also=(
             (
-                "steps.publish.publisher:Publisher.publish",
-                "self._first_in_doubt(look.entry, records, staged.plan)",
+                "steps.publish.publisher:_Publish.look",
+                "self._publisher.first_in_doubt(found.entry, self._records, self.plan)",
                 "pass",
             ),
         ),
@@ -438,7 +438,7 @@ MUTATIONS: Final = (
     # staged
     Mutation(
         "who cannot resolve its own write's entry does not know the outcome",
-        "steps.publish.publisher:Publisher._resolve_other",
+        "steps.publish.publisher:Publisher.resolve_other",
         "if plan.write_id in written_ids(plan.layout, entry):",
         "if False:",
         ("publish", "publish"),
@@ -447,17 +447,17 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no discard without a claim",
-        "steps.vacuum.sweep:Vacuum.give_up",
-        "if self._log.slots.claim(entry):",
-        "if self._log.slots.claim(entry) or True:",
+        "protocol.loop:attempt",
+        "if draft.is_claimed or _claim(claimant.opened, draft.entry):",
+        "if draft.is_claimed or _claim(claimant.opened, draft.entry) or True:",
         ("publish", "discard"),
         schedules=500,
     ),
     Mutation(
         "no discard without a claim, also after a refusal",
-        "steps.vacuum.sweep:Vacuum.give_up",
-        "deletes = self._deletes(plan)",
-        "if plan.kept: return plan\n        deletes = self._deletes(plan)",
+        "steps.vacuum.sweep:_Discard.look",
+        "deletes = self.deletion.deletes(plan)",
+        "if plan.kept: return Nothing(plan)\n    deletes = self.deletion.deletes(plan)",
         ("publish after a refusal", "discard"),
         Bound(1, 0),
         300,

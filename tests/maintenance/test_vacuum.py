@@ -15,8 +15,9 @@ from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.log.registration import put_check_results
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Outcome
+from table_writer.steps.vacuum.deletion import LOOK_SECONDS
 from table_writer.steps.vacuum.due import Ages
-from table_writer.steps.vacuum.sweep import LOOK_SECONDS, Vacuum
+from table_writer.steps.vacuum.sweep import Vacuum
 from tests.publish.world import TABLE, DeathError, Fault, World
 
 T = str(TABLE)

@@ -14,15 +14,13 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetSnapshotRefUpdate
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, TableWriterError
 from table_writer.log.listing import Lister
-from table_writer.log.marks import Closing
 from table_writer.log.slots import Slots
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
-from table_writer.model.meaning import Operation
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.loop import Claimant, Draft
 from table_writer.steps.mirrors.follow import KINDS
-from table_writer.steps.vacuum.sweep import Vacuum
-from table_writer.table.open_table import OpenTable
+from table_writer.steps.vacuum.deletion import Deletion
 from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, dead_publisher, erase
 from tests.publish.world import DeathError, Fault, insert
 
@@ -274,8 +272,8 @@ def test_an_erasure_that_others_have_carried_out_keeps_nothing_from_being_handed
     world = mirrored("delta")
     world.write(REPLACED)
     due = erase(world)
-    vacuum = Vacuum(world.services())
-    other = vacuum._entry(world.history(), "vacuum", due.deletes)  # of a vacuum that had looked before
+    deletion = Deletion(world.services())
+    other = deletion.entry(world.history(), "vacuum", due.deletes)  # of a vacuum that had looked before
     slots = world.services().log.slots
     assert slots.claim(other)
     for deleted in due.deletes:
@@ -448,10 +446,11 @@ def test_a_write_that_meets_a_handover_is_in_both_or_refused(kind: str) -> None:
     assert {world.rows()["d2"] for world in worlds} == {OLD["d2"], REPLACED["d2"]}
 
 
-def mark_alone(opened: OpenTable, mode: str, *, closes_for: str) -> LogEntry:
-    entry = opened.next_entry(opened.log.lister.read().end, Operation.VACUUM, mode, publish_timeout_seconds=1.0)
-    opened.log.marks.close(Closing.of(entry, closes_for))
-    return entry
+def mark_alone(closing: Claimant[Any, Any, LogEntry]) -> LogEntry:
+    draft = closing.look(closing.read())
+    assert isinstance(draft, Draft)
+    closing.before_claim(draft)
+    return draft.entry
 
 
 @pytest.mark.parametrize("kind", SLOWLY)
@@ -460,7 +459,7 @@ def test_a_handover_that_lets_a_claim_through_is_noticed(kind: str, mutated: str
     mutations = {
         "claims go on": (mock.patch.object(Slots, "require_open"),),
         "no slot is taken": (
-            mock.patch("table_writer.steps.handover._claim", mark_alone),
+            mock.patch("table_writer.steps.handover.run", mark_alone),
             mock.patch.object(Lister, "_closes", return_value=True),
         ),
     }

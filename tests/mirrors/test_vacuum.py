@@ -13,7 +13,8 @@ import pytest
 from table_writer.config import TableWriterConfig
 from table_writer.errors import StorageError
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.vacuum import sweep
+from table_writer.steps.vacuum import deletion
+from table_writer.steps.vacuum.due import Ages
 from table_writer.steps.vacuum.sweep import Vacuum
 from tests.maintenance.erasures import purge
 from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, erase
@@ -71,7 +72,7 @@ def test_a_vacuum_that_does_not_let_the_mirror_follow_is_noticed() -> None:
     world = behind()
     seen: list[bool] = []
     world.store.on_call = watched(world, seen)
-    with mock.patch.object(sweep, "why_behind", return_value=""):  # the mutation
+    with mock.patch.object(deletion, "why_behind", return_value=""):  # the mutation
         world.vacuum()
     assert not all(seen)
 
@@ -119,8 +120,8 @@ def test_a_vacuum_that_died_is_finished_only_once_the_mirror_has_followed() -> N
     assert world.mirrored_rows() == world.rows()
 
 
-def sweep_ages() -> sweep.Ages:
-    return sweep.Ages(replaced_seconds=0.0, usual_seconds=0.0, dead_write_seconds=0.0)
+def sweep_ages() -> Ages:
+    return Ages(replaced_seconds=0.0, usual_seconds=0.0, dead_write_seconds=0.0)
 
 
 def test_commits_before_an_old_checkpoint_go_and_readers_go_on() -> None:
@@ -207,7 +208,7 @@ def test_a_mirror_that_is_begun_during_a_vacuum_and_left_names_no_deleted_file_a
 
 
 def test_a_vacuum_that_does_not_look_for_mirrors_after_it_has_deleted_is_noticed() -> None:
-    with mock.patch.object(sweep, "_behind_after", return_value=[]), pytest.raises(AssertionError):  # the mutation
+    with mock.patch.object(deletion, "_behind_after", return_value=[]), pytest.raises(AssertionError):  # the mutation
         for number in range(1, 41):
             test_a_mirror_that_is_begun_during_a_vacuum_and_left_names_no_deleted_file_afterwards(number)
 

@@ -16,7 +16,8 @@ from table_writer.model.entry import Erasure
 from table_writer.model.write_mode import WriteMode
 from table_writer.progress import Stopwatch
 from table_writer.steps.results import repeated_result
-from table_writer.steps.vacuum.sweep import FoundLocation, Vacuum
+from table_writer.steps.vacuum.deletion import FoundLocation
+from table_writer.steps.vacuum.sweep import Vacuum
 from tests.glue.world import GlueWorld
 from tests.maintenance.operations import APPENDED, MIXED, OLD, OPERATIONS, Operation
 from tests.publish.world import DIED, TABLE, DeathError, World, body_of, fail

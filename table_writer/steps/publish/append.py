@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 MOST_ATTEMPTS: Final = 20  # attempts to copy files that others replace meanwhile
 CopyFiles = Callable[[Mapping[str, ObjectInfo]], None]
 """Makes all copies, or raises; given are the new keys, each with the file as it was listed."""
+Missing = Mapping[PartitionValues, tuple[Location, Mapping[str, ObjectInfo]]]
+"""The files that are to be copied, by the names that they have at their partition, and where the write's own are."""
 
 
 class OwnFilesSeenError(ConflictError):
@@ -94,26 +96,28 @@ class CarryOver:
         """The directories of the write at which no reader will look: copies elsewhere have taken their place."""
         return self._unseen_directories.values()
 
-    def bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> bool:
-        """Copy all files of these partitions, unless the last round has copied exactly these.
+    def to_bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> Missing:
+        """Return which files of these partitions are still to be copied; none if the last round has copied exactly all.
 
         ``targets`` says where the write's own files are: the metastore may spell a partition differently from Spark.
-        Returns whether anything was copied: then time has passed, and the caller looks again before it claims.
 
         Raises ``InvalidInputError`` if a partition's files cannot be read by the table's description, lie in another
-        bucket, or are too many bytes; ``ConflictError`` if they change faster than they are copied; ``StorageError`` if
-        the files that readers would see are not exactly those that were written and copied.
+        bucket, or are too many bytes; ``StorageError`` if the files that readers would see are not exactly those that
+        were written and copied.
         """
         listed = self._files_by_partition(now)
         known = {values: placement.copied for values, placement in self._partition_places.items()}
-        changed = [
-            values
-            for values in targets
+        missing = {
+            values: (Location.parse(target), listed.get(values, {}))
+            for values, target in targets.items()
             if values not in self.given_up and known.get(values, {}) != listed.get(values, {})
-        ]
-        if not changed:
+        }
+        if not missing:
             self._require_exactly()
-            return False
+        return missing
+
+    def bring(self, missing: Missing) -> None:
+        """Copy these files; ``ConflictError`` if they change faster than they are copied."""
         self._attempts += 1
         if self._attempts > MOST_ATTEMPTS:
             raise ConflictError(
@@ -121,7 +125,7 @@ class CarryOver:
                 " them: others write to the same partitions without pause. Nothing was published; run it again later.",
                 **self.plan.named,
             )
-        copies = self._place({v: (Location.parse(targets[v]), listed.get(v, {})) for v in changed})
+        copies = self._place(missing)
         self.copies.update(copies)
         logger.info(
             "write_id=%s copies %d files with %d bytes", self.plan.write_id, len(copies), _bytes(copies.values())
@@ -131,13 +135,10 @@ class CarryOver:
         except SourceChangedError as gone:
             logger.warning("write_id=%s lists again: %s", self.plan.write_id, gone)
             self._partition_places |= {
-                values: _PartitionPlace(self._partition_places[values].location, None) for values in changed
+                values: _PartitionPlace(self._partition_places[values].location, None) for values in missing
             }
-        return True
 
-    def _place(
-        self, changed: Mapping[PartitionValues, tuple[Location, Mapping[str, ObjectInfo]]]
-    ) -> dict[str, ObjectInfo]:
+    def _place(self, changed: Missing) -> dict[str, ObjectInfo]:
         """Choose where the files of these partitions go; returns the copies to make."""
         again = {values for values, (_, files) in changed.items() if not self._may_grow(values, files)}
         if again:

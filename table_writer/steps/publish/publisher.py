@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Protocol
 
 from table_writer.errors import (
@@ -30,7 +31,8 @@ from table_writer.model.table import PartitionsNow, PartitionValues, Table, loca
 from table_writer.model.table_kind import refuse_others
 from table_writer.model.table_read import TableRead
 from table_writer.model.write import WritePlan, WrittenFiles, every_partition, no_partition, written_ids
-from table_writer.steps.publish.append import CarriedFiles, CarryOver, CopyFiles, OwnFilesSeenError
+from table_writer.protocol.loop import AGAIN, Again, Claimant, Draft, Nothing, Prepare, outcome_unknown, run
+from table_writer.steps.publish.append import CarriedFiles, CarryOver, CopyFiles, Missing, OwnFilesSeenError
 from table_writer.steps.publish.base import (
     NEWEST,
     add_unseen,
@@ -50,7 +52,7 @@ from table_writer.steps.publish.entry import (
 from table_writer.steps.publish.in_place import InPlace
 from table_writer.steps.publish.reads import read_now, require_as_read, require_not_erased
 from table_writer.steps.publish.recovery import Recovery
-from table_writer.steps.publish.switch import ClaimedEntries, outcome_unknown
+from table_writer.steps.publish.switch import ClaimedEntries
 from table_writer.storage.table_files import existing_values
 from table_writer.table.open_table import OpenTable, repetition_error
 
@@ -102,13 +104,90 @@ class _ClaimBasis:
         )
 
 
+class _Publish(Claimant[Listing, _ClaimBasis, PublishResult]):
+    """Points partitions at staged files; over rounds it keeps its copies, and the claims that it may still give up."""
+
+    def __init__(self, publisher: Publisher, staged: WrittenFiles, claiming: Claims, *, is_shared: bool) -> None:
+        self.opened, self.plan, self.claiming, self.is_shared = publisher.opened, staged.plan, claiming, is_shared
+        self._publisher, self._pauses_left = publisher, MOST_PAUSES
+        self._draft, store = entry_of(staged, self.opened), self.opened.store
+        self._carry_over = CarryOver(store, publisher.copy_files, staged, claiming.fresh_directory, is_shared=is_shared)
+        self._in_place = InPlace(
+            store, staged, read_all=self.opened.metastore.get_all_partitions, copies=self._carry_over.copies
+        )
+        self._listing: Listing | None = None
+        self._records: Sequence[SlotRecord] = ()
+        self._read_at = self._looked_at = self._clock()
+
+    def _clock(self) -> Deadline:
+        return Deadline(self.opened.config.publish_timeout_seconds)
+
+    def read(self) -> Listing:
+        if self._listing is None:
+            since = min({self.plan.base_version, *(version - 1 for version in self.plan.in_doubt)})
+            self._listing = self.opened.log.lister.read(listed_after=since)
+            require_not_erased(self.opened, self.plan)
+        else:
+            self._listing = self.opened.log.lister.read(listed_after=self._listing.listed_after)
+        return self._listing
+
+    def waits(self, view: Listing) -> bool:
+        self._read_at, plan, publisher = self._clock(), self.plan, self._publisher
+        self._records = records = publisher.unseen_records(plan, view)
+        if self.is_shared:
+            _refuse_published(plan, records)
+        publisher.refuse_other_log(plan, view)
+        require_not_erased(self.opened, plan, records)
+        waiting_for = publisher.first_in_doubt(self._carry_over.with_new_locations(self._draft), records, plan)
+        if waiting_for is not None:
+            publisher.resolve_other(waiting_for, plan, view)
+        return waiting_for is not None
+
+    def look(self, view: Listing) -> Draft[_ClaimBasis] | Prepare | Again:
+        found = self._publisher.look(_after(self._draft, view.end), self._carry_over, self._in_place, view)
+        if not isinstance(found, _ClaimBasis):
+            return found
+        self._looked_at = self._clock()
+        # a vacuum may delete where files are added
+        self._publisher.first_in_doubt(found.entry, self._records, self.plan)
+        return Draft(found.entry, found)
+
+    def before_claim(self, draft: Draft[_ClaimBasis]) -> Draft[_ClaimBasis]:
+        self._publisher.make_directory(self.plan, draft.entry)
+        return draft
+
+    def owning(self, draft: Draft[_ClaimBasis]) -> AbstractContextManager[Callable[[], object]]:
+        return self.claiming(draft.entry)
+
+    def carry_out(self, draft: Draft[_ClaimBasis], deadline: Deadline) -> Nothing[PublishResult] | Again:
+        entry, look, opened, listing = draft.entry, draft.basis, self.opened, self._listing
+        was_paused = self._read_at.has_leapt() or self._looked_at.is_over()
+        if self._pauses_left and was_paused and self._gives_up(entry):
+            self._pauses_left -= 1
+            logger.warning("write_id=%s was paused before its claim: looking again", self.plan.write_id)
+            return AGAIN
+        notes = ClaimedEntries(opened).carry_out(look.table, entry, look.now, deadline, self._in_place.files)
+        self._publisher.note_newest(entry)
+        if not notes and listing is not None:
+            log = replace(listing, newest=entry.version, listed_after=self.plan.checkpoint)
+            opened.log.lister.save_checkpoint(log)
+        return Nothing(look.result(self._carry_over, notes))
+
+    def _gives_up(self, entry: LogEntry) -> bool:
+        """Give a claim up that was made long after its look; not if others have ended it meanwhile."""
+        if self.opened.log.slots.outcome(entry.version) is not None:
+            return False
+        why = f"its process was paused between its look at {entry.table} and its claim"
+        ClaimedEntries(self.opened).abandon(entry, ConflictError(why, **entry.named))
+        return True
+
+
 class Publisher:
     """Publishes staged files of one table; ``copy_files`` copies those that an append brings along."""
 
     def __init__(self, opened: OpenTable, copy_files: CopyFiles) -> None:
-        self._opened = opened
-        self._copy_files = copy_files
-        self._claimed = ClaimedEntries(opened)
+        self.opened = opened
+        self.copy_files = copy_files
         self._recovery = Recovery(opened)
         self._correction = Correction(opened, self._recovery)
         self._newest_key = (NEWEST, opened.layout.own.place)
@@ -126,56 +205,11 @@ class Publisher:
         late, and whoever looks next undoes it. ``PartlyPublishedError``: some partitions were another tool's.
         ``OutcomeUnknownError``: the switch may or may not have taken effect; nothing is deleted.
         """
-        staged = self._with_unseen(staged)
-        draft = entry_of(staged, self._opened)
-        carry_over = CarryOver(
-            self._opened.store, self._copy_files, staged, claiming.fresh_directory, is_shared=is_shared
-        )
-        in_place = InPlace(
-            self._opened.store, staged, read_all=self._opened.metastore.get_all_partitions, copies=carry_over.copies
-        )
-        listing = self._opened.log.lister.read(
-            listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
-        )
-        require_not_erased(self._opened, staged.plan)
-        pauses = MOST_PAUSES
-        while True:
-            round_clock = Deadline(self._opened.config.publish_timeout_seconds)
-            records = self._unseen_records(staged.plan, listing)
-            if is_shared:
-                _refuse_published(staged.plan, records)
-            self._refuse_other_log(staged.plan, listing)
-            require_not_erased(self._opened, staged.plan, records)
-            waiting_for = self._first_in_doubt(carry_over.with_new_locations(draft), records, staged.plan)
-            if waiting_for is not None:
-                self._resolve_other(waiting_for, staged.plan, listing)
-            elif look := self._look(_after(draft, listing.end), carry_over, in_place, listing):
-                look_clock = Deadline(self._opened.config.publish_timeout_seconds)
-                self._first_in_doubt(look.entry, records, staged.plan)  # a vacuum may delete where files are added
-                self._make_directory(staged.plan, look.entry)
-                deadline = self._opened.deadline(look.entry)
-                with claiming(look.entry) as lost:
-                    if not self._claimed.claim(look.entry):
-                        lost()
-                    elif pauses and (round_clock.has_leapt() or look_clock.is_over()) and self._gives_up(look.entry):
-                        pauses -= 1
-                        logger.warning("write_id=%s was paused before its claim: looking again", staged.plan.write_id)
-                    else:
-                        notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline, in_place.files)
-                        self._opened.memory[self._newest_key] = look.entry.version
-                        if not notes:
-                            log = replace(listing, newest=look.entry.version, listed_after=staged.plan.checkpoint)
-                            self._opened.log.lister.save_checkpoint(log)
-                        return look.result(carry_over, notes)
-            listing = self._opened.log.lister.read(listed_after=listing.listed_after)
+        return run(_Publish(self, self._with_unseen(staged), claiming, is_shared=is_shared))
 
-    def _gives_up(self, entry: LogEntry) -> bool:
-        """Give a claim up that was made long after its look; not if others have ended it meanwhile."""
-        if self._opened.log.slots.outcome(entry.version) is not None:
-            return False
-        why = f"its process was paused between its look at {entry.table} and its claim"
-        self._claimed.abandon(entry, ConflictError(why, **entry.named))
-        return True
+    def note_newest(self, entry: LogEntry) -> None:
+        """Remember which version this process has published: where it is the newest, nobody has set anything back."""
+        self.opened.memory[self._newest_key] = entry.version
 
     def require_unpublished(self, plan: WritePlan) -> None:
         """Raise ``RepeatedError`` if another process has published a staged write; first resolve one in doubt.
@@ -183,37 +217,37 @@ class Publisher:
         Raises ``OutcomeUnknownError`` if it could not be resolved.
         """
         while True:
-            listing = self._opened.log.lister.read(listed_after=plan.base_version)
-            records = self._unseen_records(plan, listing)
+            listing = self.opened.log.lister.read(listed_after=plan.base_version)
+            records = self.unseen_records(plan, listing)
             _refuse_published(plan, records)
             in_doubt = (record.entry for record in records if record.outcome is None)
             own = (entry for entry in in_doubt if entry.meaning.changes_partitions)
             doubtful = [entry.version for entry in own if plan.write_id in written_ids(plan.layout, entry)]
             if not doubtful:
                 return
-            self._resolve_other(doubtful[0], plan, listing)
+            self.resolve_other(doubtful[0], plan, listing)
 
     def examine(self, staged: WrittenFiles) -> None:
         """Raise what :meth:`publish` would raise for what others have done since the plan; change nothing.
 
         Entries in doubt are passed over: a publish would wait for them.
         """
-        listing = self._opened.log.lister.read(listed_after=0)
+        listing = self.opened.log.lister.read(listed_after=0)
         staged = self._with_unseen(staged)
-        records = self._unseen_records(staged.plan, listing)
+        records = self.unseen_records(staged.plan, listing)
         _refuse_published(staged.plan, records)
-        self._refuse_other_log(staged.plan, listing)
-        draft = entry_of(staged, self._opened)
-        self._first_in_doubt(draft, records, staged.plan)
+        self.refuse_other_log(staged.plan, listing)
+        draft = entry_of(staged, self.opened)
+        self.first_in_doubt(draft, records, staged.plan)
         table = self._table(staged.plan)
-        now = self._opened.metastore.get_partitions(table, sorted(draft.partition_values))
-        has_grown(self._opened, table, now, listing.end, compares=staged.plan.builds_on_rows)
+        now = self.opened.metastore.get_partitions(table, sorted(draft.partition_values))
+        has_grown(self.opened, table, now, listing.end, compares=staged.plan.builds_on_rows)
         self._refuse_existing(staged.plan, now)
         self._refuse_other_names(staged.plan, draft, now)
         if staged.plan.reads:
             draft = self._with_emptied_partitions(staged.plan, draft, table, listing.newest)
-            now = self._opened.metastore.get_partitions(table, sorted(draft.partition_values))
-        require_as_read(self._opened, staged.plan, now, draft.partition_values)
+            now = self.opened.metastore.get_partitions(table, sorted(draft.partition_values))
+        require_as_read(self.opened, staged.plan, now, draft.partition_values)
 
     def as_read(self, staged: WrittenFiles) -> tuple[TableRead, ...]:
         """Return what readers see of the partitions of a write that is to be staged, if its rows depend on that.
@@ -222,19 +256,20 @@ class Publisher:
         something else.
         """
         plan = staged.plan
-        require_not_erased(self._opened, plan)
+        require_not_erased(self.opened, plan)
         if not plan.reads or plan.mode.facts.keeps_rows:
             return ()
         table = self._table(plan)
-        draft = self._with_emptied_partitions(plan, entry_of(staged, self._opened), table, 0)
+        draft = self._with_emptied_partitions(plan, entry_of(staged, self.opened), table, 0)
         values = [partition.values for partition in draft.partitions]
-        now = self._opened.metastore.get_partitions(table, values)
-        seen = read_now(self._opened, now)  # before it is compared: what comes in between differs from one of both
-        require_as_read(self._opened, plan, now, values)
+        now = self.opened.metastore.get_partitions(table, values)
+        seen = read_now(self.opened, now)  # before it is compared: what comes in between differs from one of both
+        require_as_read(self.opened, plan, now, values)
         return (seen,)
 
-    def _resolve_other(self, version: int, plan: WritePlan, listing: Listing) -> None:
-        entry = self._opened.log.slots.read(version).entry
+    def resolve_other(self, version: int, plan: WritePlan, listing: Listing) -> None:
+        """Wait for another entry, or end it; a failure says what that means for the write."""
+        entry = self.opened.log.slots.read(version).entry
         try:
             self._recovery.resolve(version, self._table(plan), end=listing.end)
         except TableWriterError as error:
@@ -248,52 +283,53 @@ class Publisher:
                 **plan.named,
             ) from error
 
-    def _look(self, draft: LogEntry, carry_over: CarryOver, in_place: InPlace, listing: Listing) -> _ClaimBasis | None:
+    def look(
+        self, draft: LogEntry, carry_over: CarryOver, in_place: InPlace, listing: Listing
+    ) -> _ClaimBasis | Prepare | Again:
         """Read the table and the partitions again: the only look that a claim is based on.
 
-        ``None`` if an append has just copied files, or a late call was corrected: the log may have grown.
+        Again, if a late call was corrected: the log may have grown.
         """
         plan = carry_over.plan
         table = self._table(plan)
         draft = self._with_emptied_partitions(plan, draft, table, listing.newest)
         values = [partition.values for partition in draft.partitions]
-        now = self._opened.metastore.get_partitions(table, values)
+        now = self.opened.metastore.get_partitions(table, values)
         emptied = [partition.values for partition in draft.partitions if partition.new_location is None]
         not_shown = [key for key in emptied if key not in now]
         if not_shown:
-            add_unseen(self._opened, table, not_shown)
-            now = self._opened.metastore.get_partitions(table, values)
-        if has_grown(self._opened, table, now, listing.end, compares=plan.builds_on_rows):
-            return None
-        if self._is_outdated(plan, table, now, listing, values):
-            return None
+            add_unseen(self.opened, table, not_shown)
+            now = self.opened.metastore.get_partitions(table, values)
+        is_longer = has_grown(self.opened, table, now, listing.end, compares=plan.builds_on_rows)
+        if is_longer or self._is_outdated(plan, table, now, listing, values):
+            return AGAIN
         while True:
-            now = confirmed_partitions(self._opened, table, now, listing.newest) if plan.builds_on_rows else now
+            now = confirmed_partitions(self.opened, table, now, listing.newest) if plan.builds_on_rows else now
             self._refuse_existing(plan, now)
             self._refuse_other_names(plan, draft, now)
-            delete_after = datetime.now(UTC) + self._opened.retention
+            delete_after = datetime.now(UTC) + self.opened.retention
             to_grow = in_place.partitions_to_grow(table, now)
             leaving = {values: partition for values, partition in now.items() if values not in to_grow}
             old_locations, partitioned = list(locations(leaving).values()), bool(plan.table.partition_columns)
-            store, layout = self._opened.store, plan.layout
+            store, layout = self.opened.store, plan.layout
             replaced = replaced_locations(store, layout, old_locations, delete_after, partitioned=partitioned)
             carried = leaving if plan.mode.facts.keeps_rows else {}
             moving = (partition for partition in draft.partitions if partition.values not in to_grow)
             targets = {partition.values: str(partition.new_location) for partition in moving}
-            if self._brings(carry_over, carried, targets, listing):
-                return None
+            if missing := carry_over.to_bring(carried, targets):
+                return Prepare(partial(self._bring, carry_over, missing, listing))
             if not carried and not any(location.objects for location in replaced.locations):
                 break
-            before, now = now, self._opened.metastore.get_partitions(table, values)
+            before, now = now, self.opened.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
         if not plan.mode.facts.keeps_rows:  # an append builds on whatever is there
-            require_as_read(self._opened, plan, now, values)
+            require_as_read(self.opened, plan, now, values)
         entry_partitions = in_place.with_added_files(carry_over.with_new_locations(draft, to_grow), to_grow).partitions
         if not entry_partitions and carry_over.given_up:
             raise GaveWayError
         are_told = any(partition.figures for partition in entry_partitions)
-        carried_files = with_figures(self._opened.log, carry_over.carried, now) if are_told else carry_over.carried
+        carried_files = with_figures(self.opened.log, carry_over.carried, now) if are_told else carry_over.carried
         partitions = tuple(with_old_locations(partition, now, carried_files) for partition in entry_partitions)
         kept_places = {Location.parse(now[key].location).place for key in carry_over.given_up if key in now}
         scheduled = (old for old in replaced.locations if Location.parse(old.location).place not in kept_places)
@@ -314,28 +350,25 @@ class Publisher:
         if plan.builds_on_rows:
             if self._correction.correct(table, values, now, listing):
                 return True
-        elif listing.unverified or self._opened.memory.get(self._newest_key) == listing.newest:
+        elif listing.unverified or self.opened.memory.get(self._newest_key) == listing.newest:
             return False
-        if self._compared_at != listing.newest and not are_as_published(self._opened, table, values, now, listing):
+        if self._compared_at != listing.newest and not are_as_published(self.opened, table, values, now, listing):
             return True
         self._compared_at = listing.newest
         return False
 
-    def _brings(
-        self, carry_over: CarryOver, carried: PartitionsNow, targets: Mapping[PartitionValues, str], listing: Listing
-    ) -> bool:
-        """Copy what an append brings along; returns whether to look again, as where others have just published it."""
+    def _bring(self, carry_over: CarryOver, missing: Missing, listing: Listing) -> None:
+        """Copy what an append brings along, unless others have just published it."""
         try:
-            return carry_over.bring(carried, targets)
+            carry_over.bring(missing)
         except OwnFilesSeenError:
-            if self._opened.log.lister.read(listed_after=listing.listed_after).newest == listing.newest:
+            if self.opened.log.lister.read(listed_after=listing.listed_after).newest == listing.newest:
                 raise
-            return True
 
     def _hidden_note(self, plan: WritePlan, table: Table) -> tuple[str, ...]:
         """Say that what a catalog hides from a role, and the log does not know, is not replaced."""
-        is_asked = plan.scope is every_partition and not self._opened.metastore.switches_at_once(table)
-        partial = self._opened.why_partial() if is_asked else ""
+        is_asked = plan.scope is every_partition and not self.opened.metastore.switches_at_once(table)
+        partial = self.opened.why_partial() if is_asked else ""
         note = f"partitions of other tools that are not shown to this role keep their rows: {partial}"
         return (note,) if partial else ()
 
@@ -347,21 +380,21 @@ class Publisher:
         if plan.scope is no_partition:
             return draft
         nowhere = None if table.partition_columns else str(plan.data_location)
-        names = self._opened.metastore.get_partition_names(table.name) if table.partition_columns else [()]
-        left_out = unlisted_partitions(self._opened, newest, names) if table.partition_columns else ()
+        names = self.opened.metastore.get_partition_names(table.name) if table.partition_columns else [()]
+        left_out = unlisted_partitions(self.opened, newest, names) if table.partition_columns else ()
         emptied = plan.scope([*names, *left_out]) - draft.partition_values
         gone = tuple(EntryPartition.without_rows(values, nowhere) for values in sorted(emptied))
         return replace(draft, partitions=(*draft.partitions, *gone))
 
-    def _make_directory(self, plan: WritePlan, entry: LogEntry) -> None:
+    def make_directory(self, plan: WritePlan, entry: LogEntry) -> None:
         """Put a marker where an unpartitioned table is without rows: Spark fails on a directory that does not exist."""
         if any(partition.values == () and not partition.files for partition in entry.partitions):
-            self._opened.store.put(f"{plan.data_location.key}{EMPTY_MARKER}", b"")
+            self.opened.store.put(f"{plan.data_location.key}{EMPTY_MARKER}", b"")
 
     def _refuse_existing(self, plan: WritePlan, now: PartitionsNow) -> None:
         if not plan.mode.facts.only_creates:
             return
-        existing = existing_values(self._opened.store, plan.layout, now)
+        existing = existing_values(self.opened.store, plan.layout, now)
         if existing:
             raise PartitionExistsError(
                 f"write {plan.write_id} would create what is there already, {counted(len(existing), 'partition')} of"
@@ -374,7 +407,7 @@ class Publisher:
         added = [
             partition.values for partition in draft.partitions if partition.new_location and partition.values not in now
         ]
-        others = there_under_other_names(self._opened.metastore, plan.table, added, plan.spellings.time_zone)
+        others = there_under_other_names(self.opened.metastore, plan.table, added, plan.spellings.time_zone)
         if others:
             values = min(others)
             raise ConflictError(
@@ -384,9 +417,9 @@ class Publisher:
             )
 
     def _table(self, plan: WritePlan) -> Table:
-        table = self._opened.metastore.get_table(plan.table.name)
+        table = self.opened.metastore.get_table(plan.table.name)
         if table is not None:
-            require_named(plan.table.name, table, self._opened.metastore.uri)
+            require_named(plan.table.name, table, self.opened.metastore.uri)
         if table is None or table.created_at_seconds != plan.table.created_at_seconds:
             what = "dropped while it was being written"
         elif _description(table) != _description(plan.table):
@@ -396,18 +429,18 @@ class Publisher:
             return table
         raise ConflictError(f"{plan.table.name} was {what}; nothing was published. Run it again.", **plan.named)
 
-    def _unseen_records(self, plan: WritePlan, listing: Listing) -> Sequence[SlotRecord]:
+    def unseen_records(self, plan: WritePlan, listing: Listing) -> Sequence[SlotRecord]:
         """Read every entry that this write did not see ended, as far as the log still has it."""
         unseen: set[int] = {*range(plan.base_version + 1, listing.newest + 1), *plan.in_doubt, *listing.in_doubt}
-        return self._opened.log.read_history(replace(listing, versions=listing.versions & unseen)).records
+        return self.opened.log.read_history(replace(listing, versions=listing.versions & unseen)).records
 
     def _with_unseen(self, staged: WrittenFiles) -> WrittenFiles:
         """Return the files with a plan that names what had not ended when the version of its rows was claimed."""
         plan = staged.plan
-        unseen = self._opened.log.unseen_at(plan.based_on)
+        unseen = self.opened.log.unseen_at(plan.based_on)
         return staged.with_plan(in_doubt=plan.in_doubt | unseen) if unseen else staged
 
-    def _first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
+    def first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
         """Compare with every entry this write did not see ended; returns the oldest that must be resolved first."""
         published = self._repetition(records, draft.key)
         if published is not None:
@@ -434,7 +467,7 @@ class Publisher:
         rolled_back = any(
             record.entry.rollback_to is not None and record.outcome is Outcome.PUBLISHED for record in records
         )
-        return self._opened.log.find_key(key) if rolled_back else published_with_key(records, key)
+        return self.opened.log.find_key(key) if rolled_back else published_with_key(records, key)
 
     def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
         planned = f"this write was planned at version {draft.base_version}"
@@ -452,7 +485,7 @@ class Publisher:
             **draft.named,
         )
 
-    def _refuse_other_log(self, plan: WritePlan, listing: Listing) -> None:
+    def refuse_other_log(self, plan: WritePlan, listing: Listing) -> None:
         """Refuse a plan whose base version says nothing of the log that is there now."""
         name, needed = plan.table.name, {*range(plan.base_version + 1, listing.newest + 1), *plan.in_doubt}
         is_succeeded = any(precedes(plan.log_id, log_id) for log_id in listing.ids)

@@ -25,12 +25,13 @@ from table_writer.model.meaning import Operation
 from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, name_in
 from table_writer.model.write import TableLayout, new_write_id
+from table_writer.protocol.loop import Claimant, Draft, Nothing, attempt, outcome_unknown
 from table_writer.steps.publish.base import prove_dropped, require_superseded
 from table_writer.steps.publish.entry import there_under_other_names
 from table_writer.steps.publish.evidence import Evidence, LostTest, never
 from table_writer.steps.publish.in_place import half_added_error, is_copied, missing_files, whole_partitions
 from table_writer.steps.publish.success import mark_partitions
-from table_writer.steps.publish.switch import ClaimedEntries, outcome_unknown, states
+from table_writer.steps.publish.switch import ClaimedEntries, states
 from table_writer.table.open_table import OpenTable
 
 logger = logging.getLogger(__name__)
@@ -51,11 +52,46 @@ class RecoveredEntry:
     """Switched, with where another tool has moved them since."""
 
 
+@dataclass
+class _Repeat(Claimant[None, None, RecoveredEntry | None]):
+    """Claims a recover entry once: whoever wants it reads the log anew if somebody else was faster."""
+
+    recovery: Recovery
+    record: SlotRecord
+    entry: LogEntry
+    table: Table
+    lost_heir: str
+    is_correction: bool
+
+    def __post_init__(self) -> None:
+        self.opened = self.recovery.opened
+
+    def read(self) -> None:
+        """What it repeats was read by whoever has found that it must be."""
+
+    def look(self, _: None) -> Draft[None]:
+        return Draft(self.entry, None)
+
+    def before_claim(self, draft: Draft[None]) -> Draft[None]:
+        self.opened.log.marks.remember_recovery(draft.entry.version)
+        return draft
+
+    def carry_out(self, draft: Draft[None], deadline: Deadline) -> Nothing[RecoveredEntry | None]:
+        """Do it again; ``None`` if it came too late for the last word."""
+        recovery, original, claimed = self.recovery, self.record.entry, draft.entry
+        if not self.is_correction and not recovery.has_last_word(original, claimed, self.lost_heir):
+            return Nothing(None)
+        ended = None if self.is_correction else recovery.outcome_of_origin(original)
+        if ended is not None:
+            return Nothing(recovery.end_as(ended, original, claimed, self.table))
+        return Nothing(recovery.do_again(self, claimed, deadline))
+
+
 class Recovery:
     """Resolves entries in doubt: finds out how they ended, or carries them out."""
 
     def __init__(self, opened: OpenTable, is_lost: LostTest = never) -> None:
-        self._opened = opened
+        self.opened = opened
         self._log = opened.log
         self._metastore = opened.metastore
         self._layout = opened.layout
@@ -103,7 +139,7 @@ class Recovery:
                     record.entry.write_id,
                     record.entry.publish_timeout_seconds - record.age_seconds,
                 )
-            self._opened.sleep(wait)
+            self.opened.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT_SECONDS)
             record = self._log.slots.read(version)
         return record, False
@@ -185,7 +221,7 @@ class Recovery:
         """Record an outcome that was lost. Nothing is switched: newer entries have been published over this one."""
         now = self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
         in_place = [partition for partition in entry.partitions if partition.added]
-        missing = missing_files(self._opened.store, in_place)
+        missing = missing_files(self.opened.store, in_place)
         if in_place:  # a vacuum that has deleted some of them is in the log by now
             history = self._log.read_history(self._log.lister.read(listed_after=entry.version))
         copied = {partition.values: is_copied(history, partition, missing) for partition in in_place}
@@ -209,16 +245,15 @@ class Recovery:
         if entry.has_figures or not self._metastore.switches_at_once(table):
             return False
         targets = [partition.new_location and Location.parse(partition.new_location) for partition in entry.partitions]
-        if not entry.meaning.has_own_files or not all(
-            target and self._layout.all_data.contains(target) for target in targets
-        ):
+        are_own = entry.meaning.has_own_files
+        if not are_own or not all(target and self._layout.all_data.contains(target) for target in targets):
             return False
         try:
             now = self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
         except MetastoreError as error:
             logger.warning("version=%d cannot be seen: %s", entry.version, error)
             return False
-        found = states(entry, now, self._layout, whole_partitions(self._opened.store, entry.partitions))
+        found = states(entry, now, self._layout, whole_partitions(self.opened.store, entry.partitions))
         return rules.effect(found.values()) is Effect.ALL and not (
             self._log.lister.read(listed_after=entry.version).unverified
         )
@@ -245,18 +280,10 @@ class Recovery:
         claimed = self._recover_entry(record.entry, end, behind)
         if record.outcome is Outcome.ABANDONED:  # whose late call is undone: its rows are not published
             claimed = replace(claimed, recovered_write_id="")
-        deadline = self._opened.deadline(claimed)
-        self._log.marks.remember_recovery(claimed.version)
-        if not self._claimed.claim(claimed):
-            return None
-        if not behind and not self._has_last_word(record.entry, claimed, lost_heir):
-            return None
-        original = None if behind else self._outcome_of_origin(record.entry)
-        if original is not None:
-            return self._end_as(original, record.entry, claimed, table)
-        return self._do_again(record, claimed, table, deadline, is_correction=bool(behind))
+        ended = attempt(_Repeat(self, record, claimed, table, lost_heir, is_correction=bool(behind)))
+        return ended.facts if isinstance(ended, Nothing) else None
 
-    def _outcome_of_origin(self, entry: LogEntry) -> StoredOutcome | None:
+    def outcome_of_origin(self, entry: LogEntry) -> StoredOutcome | None:
         """Return how that has ended which a recover entry recovers, through others that are in doubt as it is.
 
         One that came too late for the last word is on record as abandoned, which says nothing of its origin.
@@ -270,10 +297,9 @@ class Recovery:
             too_late, entry = ended or too_late, record.entry
         return too_late
 
-    def _do_again(
-        self, record: SlotRecord, claimed: LogEntry, table: Table, deadline: Deadline, *, is_correction: bool
-    ) -> RecoveredEntry:
+    def do_again(self, repeat: _Repeat, claimed: LogEntry, deadline: Deadline) -> RecoveredEntry:
         """Carry out a claimed recover entry, as far as no other tool has been there."""
+        record, table, is_correction = repeat.record, repeat.table, repeat.is_correction
         try:
             now = self._metastore.get_partitions(table, [partition.values for partition in claimed.partitions])
         except MetastoreError as error:
@@ -295,12 +321,12 @@ class Recovery:
         in_the_way = {} if is_correction else self._evidence.why_not_carried_out(claimed, found, here)
         in_the_way = in_the_way or self._evidence.lost_files(todo, found)
         if in_the_way:
-            half = half_added_error(self._opened.store, record.entry, claimed, found, in_the_way)
+            half = half_added_error(self.opened.store, record.entry, claimed, found, in_the_way)
             if half is not None:
                 self._claimed.abandon(claimed, half)
                 raise half
             logger.warning("version=%s is given up: %s", claimed.recovers, in_the_way)
-            undone = _undone(claimed, found, here, in_the_way.keys(), self._opened.layout)
+            undone = _undone(claimed, found, here, in_the_way.keys(), self.opened.layout)
             return self._record_outcome(record.entry, claimed, (), undone)
         theirs = {PartitionState.SUPERSEDED, PartitionState.SWITCHED_THEN_MOVED}
         partitions = tuple(partition for partition in claimed.partitions if found[partition.values] not in theirs)
@@ -313,7 +339,7 @@ class Recovery:
         superseded_locations = {values: here.get(values) for values in superseded}
         return self._record_outcome(record.entry, claimed, switched, superseded_locations, moved)
 
-    def _end_as(self, original: StoredOutcome, entry: LogEntry, claimed: LogEntry, table: Table) -> RecoveredEntry:
+    def end_as(self, original: StoredOutcome, entry: LogEntry, claimed: LogEntry, table: Table) -> RecoveredEntry:
         """End a recover entry as what it recovers has ended, and switch nothing.
 
         Of a correction of a late call, too: where its call has not come, the partitions are corrected anew, but for
@@ -344,7 +370,7 @@ class Recovery:
             and history.placements.correction_of(partition.values, here.get(partition.values)) is None
         }
 
-    def _has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
+    def has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
         """Take the last word on an entry in doubt; a recovery that comes too late for it has changed nothing."""
         try:
             word = self._log.marks.take_last_word(original.version, claimed.write_id)
@@ -371,10 +397,10 @@ class Recovery:
         Raises ``ConflictError``, and the entry stays in doubt, if the metastore's answers may be old, or hide some.
         """
         try:
-            now = require_superseded(self._opened, table, record, now, superseded)
+            now = require_superseded(self.opened, table, record, now, superseded)
             absent = {values for values in superseded if values not in now}
             absent -= there_under_other_names(self._metastore, table, absent).keys()
-            prove_dropped(self._opened, table, claimed, absent, partial(self._claimed.in_time, claimed, deadline))
+            prove_dropped(self.opened, table, claimed, absent, partial(self._claimed.in_time, claimed, deadline))
         except ConflictError as error:
             self._claimed.abandon(claimed, error)
             raise
@@ -420,12 +446,12 @@ class Recovery:
             recovers=original.version,
             recovered_write_id=original.recovered_write_id or original.write_id,
             rollback_to=None,
-            publish_timeout_seconds=self._opened.config.publish_timeout_seconds,
+            publish_timeout_seconds=self.opened.config.publish_timeout_seconds,
             log_id=self._log.slots.log_id,
             idempotency_key="",
             partitions=tuple(behind) or original.partitions,
             replaced=() if behind else replaced,
-            writer=self._opened.identity,
+            writer=self.opened.identity,
         )
 
     def _record_outcome(
@@ -477,7 +503,7 @@ class Recovery:
         They hear of a recovery that had died by the entry that it recovers.
         """
         if outcome is Outcome.PUBLISHED:
-            mark_partitions(self._opened, self._opened.table, claimed or original)
+            mark_partitions(self.opened, self.opened.table, claimed or original)
         if original.meaning.repeats:
             return
         note_resolution(partial(self._event, original, outcome, claimed or original, superseded))
@@ -487,7 +513,7 @@ class Recovery:
     ) -> TableEvent:
         partitions = (
             PartitionFacts.of_entry(
-                name_in(self._opened.table, partition.values), change_of(partition, self._layout, original), partition
+                name_in(self.opened.table, partition.values), change_of(partition, self._layout, original), partition
             )
             for partition in by.partitions
             if partition.values not in superseded
@@ -506,7 +532,7 @@ class Recovery:
             checks=original.checks,
             tags=original.tags,
             idempotency_key=original.idempotency_key,
-            **self._opened.event_facts,
+            **self.opened.event_facts,
         )
 
     def resolved_history(self, table: Table) -> tuple[History, tuple[RecoveredEntry, ...]]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from table_writer.errors import TableWriterError, counted, few
+from table_writer.log.deadline import Deadline
 from table_writer.log.history import History
 from table_writer.log.placements import Placement
 from table_writer.model.entry import ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.meaning import Operation
-from table_writer.model.table import Partition, PartitionValues, locations
+from table_writer.model.table import Partition, PartitionsNow, PartitionValues, locations
+from table_writer.protocol.loop import Draft, Nothing, PreviewableClaimant, preview, run
 from table_writer.steps.publish.copies import SeparateCopies
 from table_writer.steps.publish.correction import Correction
 from table_writer.steps.publish.entry import (
@@ -43,7 +45,8 @@ def restore_partitions(
     older rows follow, unless some were chosen. Raises as a write does.
     """
     recovery = Recovery(opened, partial(_is_lost, opened))
-    added = _add_missing(opened, recovery, chosen, dry_run=dry_run)
+    restore = _Restore(opened, recovery, chosen, dry_run=dry_run)
+    added = preview(restore) if dry_run else run(restore)
     is_open = added.version is not None and opened.log.slots.stored_outcome(added.version) is None
     if chosen is not None or is_open:  # who would look further has to wait for the claim
         return added
@@ -71,14 +74,27 @@ def _put_back(opened: OpenTable, recovery: Recovery, *, dry_run: bool) -> tuple[
     return (f"{counted(len(values), 'partition')} {done} to the newest version: {names}",) if values else ()
 
 
-def _add_missing(
-    opened: OpenTable, recovery: Recovery, chosen: Collection[PartitionValues] | None, *, dry_run: bool
-) -> RepublishResult:
-    table, claimed, copies = opened.table, ClaimedEntries(opened), SeparateCopies(opened)
+@dataclass
+class _Restore(PreviewableClaimant[History, tuple[RepublishResult, PartitionsNow, list[str]], RepublishResult]):
+    """Adds what the metastore has lost; by a result, what an unpartitioned table shows now, and what readers leave."""
+
+    opened: OpenTable
+    recovery: Recovery
+    chosen: Collection[PartitionValues] | None
+    dry_run: bool
     resolved: tuple[str, ...] = ()
-    while True:
-        history, notes = recovery.history_for(table, dry_run=dry_run)
-        resolved += notes
+
+    def __post_init__(self) -> None:
+        self.copies = SeparateCopies(self.opened)
+
+    def read(self) -> History:
+        history, notes = self.recovery.history_for(self.opened.table, dry_run=self.dry_run)
+        self.resolved += notes
+        return history
+
+    def look(self, view: History) -> Nothing[RepublishResult] | Draft[tuple[RepublishResult, PartitionsNow, list[str]]]:
+        opened, history, chosen = self.opened, view, self.chosen
+        table = opened.table
         wanted = {
             values: current.partition.new_location
             for values, current in sorted(history.state.current_partitions.items())
@@ -92,34 +108,44 @@ def _add_missing(
         unsure |= there_under_other_names(opened.metastore, table, missing)
         sure = {values: location for values, location in missing.items() if values not in unsure}
         found, not_there = check_each(sure, partial(_check, opened, history, lost))
-        partitions = copies.partitions_of(found, history)
+        partitions = self.copies.partitions_of(found, history)
         result = RepublishResult(
             version=None,
             partitions=partitions,
             not_there=not_there | unsure,
             present_count=len(now) - len(lost),
-            notes=resolved + copies.notes,
+            notes=self.resolved + self.copies.notes,
         )
-        if dry_run or not partitions:
-            return result
+        if not partitions:
+            return Nothing(result)
         before = locations(lost)
         partitions = tuple(replace(partition, old_location=before.get(partition.values)) for partition in partitions)
-        columns = columns_of(history, history.newest, lost)
-        left = [str(there.described.new_location) for there in found if there.others]
         entry = opened.next_entry(
             history.end,
             Operation.RESTORE,
             "restore",
-            write_id=copies.write_id,
+            write_id=self.copies.write_id,
             partitions=partitions,
-            replaced=left_locations(opened, left),
-            **columns,
+            **columns_of(history, history.newest, lost),
         )
-        copies.make()
-        deadline = opened.deadline(entry)
-        if claimed.claim(entry):
-            notes = claimed.carry_out(table, entry, lost, deadline)
-            return replace(result, version=entry.version, notes=result.notes + notes, write_id=entry.write_id)
+        return Draft(entry, (result, lost, [str(there.described.new_location) for there in found if there.others]))
+
+    def planned(self, draft: Draft[tuple[RepublishResult, PartitionsNow, list[str]]]) -> RepublishResult:
+        return draft.basis[0]
+
+    def before_claim(
+        self, draft: Draft[tuple[RepublishResult, PartitionsNow, list[str]]]
+    ) -> Draft[tuple[RepublishResult, PartitionsNow, list[str]]]:
+        entry = replace(draft.entry, replaced=left_locations(self.opened, draft.basis[2]))
+        self.copies.make()
+        return replace(draft, entry=entry)
+
+    def carry_out(
+        self, draft: Draft[tuple[RepublishResult, PartitionsNow, list[str]]], deadline: Deadline
+    ) -> Nothing[RepublishResult]:
+        entry, (result, lost, _) = draft.entry, draft.basis
+        notes = result.notes + ClaimedEntries(self.opened).carry_out(self.opened.table, entry, lost, deadline)
+        return Nothing(replace(result, version=entry.version, notes=notes, write_id=entry.write_id))
 
 
 def _was_made_again(opened: OpenTable, values: PartitionValues, partition: Partition) -> bool:

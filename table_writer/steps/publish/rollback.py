@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from table_writer.errors import InvalidInputError, counted
+from table_writer.log.deadline import Deadline
 from table_writer.log.history import History
 from table_writer.log.past_states import PastLocation
 from table_writer.log.placements import Placement
 from table_writer.log.versions import require_version
-from table_writer.model.entry import EntryPartition, LogEntry
+from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location, same_place
 from table_writer.model.meaning import Operation
 from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, shown_name
+from table_writer.protocol.loop import AGAIN, Again, Draft, Nothing, PreviewableClaimant, preview, run
 from table_writer.steps.publish.base import has_grown
 from table_writer.steps.publish.copies import SeparateCopies, moved_error
 from table_writer.steps.publish.entry import (
@@ -51,14 +53,34 @@ def roll_back(
     Version 0 is the state before the first entry. Raises ``InvalidInputError`` with the reason for each partition
     if it cannot be done, ``ConflictError`` if somebody else published one of them meanwhile, and what a write does.
     """
-    table, claimed, recovery = opened.table, ClaimedEntries(opened), Recovery(opened)
-    first: dict[PartitionValues, str | None] | None = None
+    rollback = _Rollback(opened, version, chosen, dry_run=dry_run)
+    return preview(rollback) if dry_run else run(rollback)
+
+
+@dataclass
+class _Rollback(PreviewableClaimant[History, PartitionsNow, RepublishResult]):
+    """Points partitions at rows that they had; what it is carried out with are those partitions as they are now."""
+
+    opened: OpenTable
+    version: int
+    chosen: Collection[PartitionValues] | None
+    dry_run: bool
+    first: dict[PartitionValues, str | None] | None = None  # where they were at the first look
     resolved: tuple[str, ...] = ()
-    copies = SeparateCopies(opened)
-    while True:
-        history, notes = recovery.history_for(table, dry_run=dry_run)
+
+    def __post_init__(self) -> None:
+        self.copies = SeparateCopies(self.opened)
+        self.recovery = Recovery(self.opened)
+
+    def read(self) -> History:
+        history, notes = self.recovery.history_for(self.opened.table, dry_run=self.dry_run)
+        self.resolved += notes
+        return history
+
+    def look(self, view: History) -> Nothing[RepublishResult] | Draft[PartitionsNow] | Again:
+        opened, history, version, chosen = self.opened, view, self.version, self.chosen
+        table = opened.table
         opened.log.slots.require_open(str(table.name))
-        resolved += notes
         require_version(history, version, table)
         targets = _targets(history, version, chosen, table)
         known = (
@@ -66,30 +88,54 @@ def roll_back(
         )
         here = opened.metastore.get_partitions(table, sorted(known | targets.keys()))
         if has_grown(opened, table, here, history.end, compares=True):
-            continue
+            return AGAIN
         targets |= _states_brought_late(history, known - targets.keys(), here)
         now: PartitionsNow = {values: partition for values, partition in here.items() if values in targets}
         before = {values: locations(now).get(values) for values in targets}
-        if first is not None and first != before:
+        if self.first is not None and self.first != before:
             raise moved_error(table)
-        first = before
+        self.first = before
         found = _checked_partitions(opened, history, version, targets, now)
-        partitions = copies.partitions_of(found, history)
-        copied = copies.notes
+        partitions = self.copies.partitions_of(found, history)
         if not partitions:
             _require_as_it_was(opened, history, version, chosen, targets, here)
-        if dry_run or not partitions:
-            return RepublishResult(version=None, partitions=partitions, notes=resolved + copied)
-        entry = replace(_entry(opened, history, version, partitions, now), write_id=copies.write_id)
-        copies.make()
-        checked, now = now, opened.metastore.get_partitions(table, list(targets))
+            return Nothing(RepublishResult(version=None, partitions=(), notes=self.resolved + self.copies.notes))
+        entry = opened.next_entry(
+            history.end,
+            Operation.ROLLBACK,
+            f"rollback to version {version}",
+            write_id=self.copies.write_id,
+            rollback_to=version,
+            partitions=partitions,
+            **columns_of(history, version, now),
+        )
+        return Draft(entry, now)
+
+    def planned(self, draft: Draft[PartitionsNow]) -> RepublishResult:
+        notes = self.resolved + self.copies.notes
+        return RepublishResult(version=None, partitions=draft.entry.partitions, notes=notes)
+
+    def before_claim(self, draft: Draft[PartitionsNow]) -> Draft[PartitionsNow]:
+        opened, checked = self.opened, draft.basis
+        left = [
+            checked[partition.values].location for partition in draft.entry.partitions if partition.values in checked
+        ]
+        entry = replace(draft.entry, replaced=left_locations(opened, left))
+        self.copies.make()
+        now = opened.metastore.get_partitions(opened.table, list(self.first or ()))
         if locations(checked) != locations(now):
-            raise moved_error(table)  # while files were listed, which can take minutes
+            raise moved_error(opened.table)  # while files were listed, which can take minutes
         opened.log.marks.remember_rollback(entry.version)
-        deadline = opened.deadline(entry)
-        if claimed.claim(entry):
-            notes = resolved + copied + claimed.carry_out(table, entry, now, deadline)
-            return RepublishResult(version=entry.version, partitions=partitions, notes=notes, write_id=entry.write_id)
+        return Draft(entry, now)
+
+    def carry_out(self, draft: Draft[PartitionsNow], deadline: Deadline) -> Nothing[RepublishResult]:
+        entry = draft.entry
+        done = ClaimedEntries(self.opened).carry_out(self.opened.table, entry, draft.basis, deadline)
+        notes = self.resolved + self.copies.notes + done
+        result = RepublishResult(
+            version=entry.version, partitions=entry.partitions, notes=notes, write_id=entry.write_id
+        )
+        return Nothing(result)
 
 
 def _require_as_it_was(
@@ -259,21 +305,6 @@ class _FilesOf:
 
     def _found(self, values: PartitionValues, location: Location) -> FilesThere:
         return files_there(self.opened.store, self.history, values, location, version=self.version, seen=self.seen)
-
-
-def _entry(
-    opened: OpenTable, history: History, version: int, partitions: tuple[EntryPartition, ...], now: PartitionsNow
-) -> LogEntry:
-    left = [now[partition.values].location for partition in partitions if partition.values in now]
-    return opened.next_entry(
-        history.end,
-        Operation.ROLLBACK,
-        f"rollback to version {version}",
-        rollback_to=version,
-        partitions=partitions,
-        replaced=left_locations(opened, left),
-        **columns_of(history, version, now),
-    )
 
 
 def _targets(

@@ -41,6 +41,7 @@ from table_writer.model.table import (
     locations,
 )
 from table_writer.model.write import TableLayout
+from table_writer.protocol.loop import outcome_unknown, with_note
 from table_writer.steps.publish.in_place import add_files
 from table_writer.steps.publish.parameters import (
     NO_FILES,
@@ -228,19 +229,8 @@ def states(
     }
 
 
-def outcome_unknown(entry: LogEntry, error: TableWriterError) -> OutcomeUnknownError:
-    """Return the error for an unknown outcome, with what to do."""
-    return OutcomeUnknownError(
-        f"it is not known whether write {entry.write_id} of {entry.table} was published (version {entry.version}):"
-        f" {error.message} Do not retry and do not delete anything; its files are kept. To resolve it, run"
-        f" `table-writer recover {entry.table}` or TableWriter(spark).recover({entry.table!r}); the next write of these"
-        f" partitions would do so too, once {entry.publish_timeout_seconds:g} s have passed.",
-        **entry.named,
-    )
-
-
 class ClaimedEntries:
-    """Claims entries, carries them out, and records how they ended."""
+    """Carries claimed entries out, and records how they ended."""
 
     def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
@@ -255,19 +245,6 @@ class ClaimedEntries:
     def in_time(self, entry: LogEntry, deadline: Deadline) -> None:
         """Raise ``MetastoreError`` if no call of this entry may be sent any more."""
         self._switch.require_time(entry, deadline)
-
-    def claim(self, entry: LogEntry) -> bool:
-        """Put the entry into its slot; ``False`` if somebody else was first.
-
-        Raises ``OutcomeUnknownError`` if the store did not answer: the claim may stand, and others will carry it out
-        then.
-        """
-        try:
-            return self._log.slots.claim(entry)
-        except StorageError as error:
-            raise outcome_unknown(entry, error) from error
-        except KeyboardInterrupt as stopped:
-            raise _with_note(stopped, entry) from None
 
     def carry_out(
         self,
@@ -288,7 +265,7 @@ class ClaimedEntries:
         try:
             forgotten = self.statistics.forget(table, entry, now, deadline)
         except KeyboardInterrupt as stopped:
-            raise _with_note(stopped, entry) from None
+            raise with_note(stopped, entry) from None
         left_to_do = self.switch(table, entry, now, deadline, files)
         if left_to_do:
             return left_to_do
@@ -298,7 +275,7 @@ class ClaimedEntries:
                 forgotten = self.statistics.forget(table, entry, now, deadline) if forgotten.notes else forgotten
                 statistics_result = self.statistics.tell(table, entry, deadline)
         except KeyboardInterrupt as stopped:
-            raise _with_note(stopped, entry) from None
+            raise with_note(stopped, entry) from None
         notes = forgotten.notes + statistics_result.notes
         if statistics_result.is_open:
             return notes
@@ -345,7 +322,7 @@ class ClaimedEntries:
                 self.abandon(entry, failure)
             raise
         except KeyboardInterrupt as stopped:
-            raise _with_note(stopped, entry) from None
+            raise with_note(stopped, entry) from None
         return notes
 
     def _counts(self, entry: LogEntry, parameters: Mapping[str, str]) -> bool:
@@ -423,9 +400,3 @@ def require_all_published(entry: LogEntry, stored_outcome: StoredOutcome, table:
         )
     if stored_outcome.superseded:
         raise partly_published_error(entry, stored_outcome.superseded, table)
-
-
-def _with_note(stopped: KeyboardInterrupt, entry: LogEntry) -> KeyboardInterrupt:
-    """Add a note to the interruption: what may have become of the write."""
-    stopped.add_note(outcome_unknown(entry, InvalidInputError("it was interrupted.")).message)
-    return stopped

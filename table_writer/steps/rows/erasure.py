@@ -25,8 +25,9 @@ from table_writer.steps.rows.expressions import Predicate, predicate_of
 from table_writer.steps.rows.hits import place_and_name
 from table_writer.steps.rows.snapshot import FILE
 from table_writer.steps.rows.where import DeletedWhere, NamedTable
+from table_writer.steps.vacuum.deletion import FoundLocation
 from table_writer.steps.vacuum.due import InUse, KeptLocation, is_used
-from table_writer.steps.vacuum.sweep import ChosenLocations, FoundLocation, Vacuum
+from table_writer.steps.vacuum.sweep import ChosenLocations, Vacuum
 from table_writer.storage.object_store import ObjectInfo, is_hidden
 from table_writer.storage.table_files import files_read_at
 from table_writer.table.open_table import OpenTable

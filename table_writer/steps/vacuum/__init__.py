@@ -1,7 +1,8 @@
 """Step 6: a vacuum deletes what readers and dead writes have left, after its retention, when somebody calls it.
 
-=========  ======================================================================
-``due``    decides what is due, what may be another table's, and which writes are dead
-``sweep``  deletes it, and carries out what an interrupted vacuum has left
-=========  ======================================================================
+============  ======================================================================
+``due``       decides what is due, what may be another table's, and which writes are dead
+``deletion``  deletes what an entry names, having looked again
+``sweep``     the three vacuums: a sweep, an erasure, and a discard; what an interrupted one has left
+============  ======================================================================
 """

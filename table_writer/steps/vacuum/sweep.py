@@ -1,81 +1,48 @@
-"""The order of a vacuum: look, decide, claim, look again, delete, record. No other file deletes published files."""
+"""The three vacuums, each by the entry that it claims: a sweep, a staged write that is given up, and an erasure."""
 
 from __future__ import annotations
 
-import logging
-import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
 from typing import Final
 
 import msgspec
 
-from table_writer.errors import ConflictError, MetastoreError, StorageError, TableWriterError
+from table_writer.errors import ConflictError
 from table_writer.log.deadline import Deadline
 from table_writer.log.history import History
 from table_writer.log.placements import Placement
-from table_writer.log.registration import check_keys
-from table_writer.log.rules import claim_is_over
-from table_writer.log.state import LeftLocation
-from table_writer.log.table_log import TableLog
 from table_writer.log.trimming import OldEntries, Trimming
-from table_writer.model.entry import DeletedLocation, Erasure, LogEntry, Outcome
+from table_writer.model.entry import DeletedLocation, Erasure, LogEntry
 from table_writer.model.location import Location, Place
-from table_writer.model.meaning import DISCARD, ERASE, Operation
+from table_writer.model.meaning import DISCARD, ERASE
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues, shown_name
-from table_writer.model.write import TableLayout
-from table_writer.steps.mirrors.follow import tidy, why_behind
+from table_writer.protocol.loop import AGAIN, Again, Claimant, Draft, Nothing, PreviewableClaimant, preview, run
+from table_writer.steps.vacuum.deletion import (
+    Deletion,
+    FoundLocation,
+    VacuumResult,
+    counted_once,
+    interrupted,
+    record_as_done,
+    record_ended,
+)
 from table_writer.steps.vacuum.due import (
     Ages,
     DeadWrite,
     DueLocations,
-    InUse,
     KeptLocation,
     Look,
-    OtherTables,
     Traces,
     due_locations,
     in_use,
     is_used,
     look_for_traces,
-    may_go,
-)
-from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo, many
-from table_writer.storage.table_files import (
-    RemovalResult,
-    abort_uploads,
-    batches,
-    delete_keys,
-    files_at,
-    without_marker,
 )
 from table_writer.table.open_table import OpenTable
 
-logger = logging.getLogger(__name__)
-LOCATIONS_AT_ONCE: Final = 64
-READ_AT_MOST: Final = 16  # partitions, for each location deleted: a look at the metastore reads all that the table has
-LOOK_SECONDS: Final = 60.0  # a look counts as "just before" for so long, however many locations it could serve
-CLAIM_SECONDS: Final = 3600.0  # nobody waits for a vacuum
-CHUNK_SECONDS: Final = 600.0  # the time to list and delete one chunk
 LOOKS_AGAIN: Final = 3  # looks of a dry run while others publish
-SPARED: Final = "readers were pointed there a moment ago"
-
-
-@dataclass(frozen=True, slots=True)
-class FoundLocation:
-    """A location to delete, with the objects that lie there, once somebody has looked."""
-
-    left: LeftLocation
-    objects: tuple[ObjectInfo, ...] = ()
-    other_count: int = 0  # of objects that are not to be deleted: other tools have put them there since
-
-    def without(self, keys: Collection[str]) -> FoundLocation:
-        """Return the same without some of its objects."""
-        return replace(self, objects=tuple(item for item in self.objects if item.key not in keys)) if keys else self
-
-
 ChosenLocations = tuple[tuple[FoundLocation, ...], tuple[KeptLocation, ...]]
 ChooseLocations = Callable[[History, Sequence[FoundLocation]], ChosenLocations | None]
 """Chooses, of locations that readers have left, those that hold what is to go, and says which others may hold it.
@@ -84,114 +51,22 @@ ChooseLocations = Callable[[History, Sequence[FoundLocation]], ChosenLocations |
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VacuumResult:
-    """The result of a vacuum: what it deleted, or would delete."""
-
-    version: int | None = None  # the version of its own entry; None: a dry run, or nothing that needs one
-    locations: tuple[FoundLocation, ...] = ()
-    dead_writes: tuple[DeadWrite, ...] = ()
-    leftover_uploads: tuple[UploadInfo, ...] = ()
-    stale_registrations: tuple[str, ...] = ()
-    trimmed: tuple[int, ...] = ()
-    folded: int | None = None  # the version up to which the log was folded
-    kept: tuple[KeptLocation, ...] = ()
-    in_doubt: tuple[int, ...] = ()
-    failures: tuple[str, ...] = ()
-
-
-def _places_of(plan: VacuumResult, layout: TableLayout) -> list[Location]:
-    """Return the locations that a plan deletes."""
-    return [
-        *(found.left.location for found in plan.locations),
-        *(layout.data(dead.write_id) for dead in plan.dead_writes),
-    ]
-
-
-def _behind_after(opened: OpenTable, plan: VacuumResult) -> list[str]:
-    """Let mirrors follow once more: one begun meanwhile may name what is deleted, and its process may be gone."""
-    places = _places_of(plan, opened.layout)
-    return [reason] if places and (reason := why_behind(opened, places)) else []
-
-
 class Vacuum:
     """Vacuums one table."""
 
     def __init__(self, opened: OpenTable, *, clock: Callable[[], float] = boot_seconds) -> None:
         self._opened = opened
-        self._store = opened.store
-        self._log = opened.log
-        self._layout = opened.layout
-        self._clock = clock
-        self._others: OtherTables | None = None
-        self._why_partial = cache(opened.why_partial)  # asked once, if at all
+        self._deletion = Deletion(opened, clock=clock)
         self.look: Look | None = None  # the last run's look
 
     def run(self, ages: Ages, *, dry_run: bool) -> VacuumResult:
         """Delete what is old enough; the next vacuum takes over what is among the ``failures``."""
-        looks_again = LOOKS_AGAIN if dry_run else 0  # one that deletes finds out when it claims its version
-        while True:
-            traces = look_for_traces(self._store, self._layout)
-            history, partitions, verifiable = self._look()
-            oldest = self._log.read_oldest(history, ages.history_seconds)
-            self.look = Look(traces, history, partitions)
-            if looks_again and self._is_overtaken(self.look):
-                looks_again -= 1
-                continue
-            if verifiable and not dry_run and self._verify(history, partitions, verifiable):
-                continue
-            in_doubt = tuple(record.entry.version for record in history.records.publishes_in_doubt)
-            if self._log.slots.closed_for:
-                kept = KeptLocation(self._layout.own, "the table was handed over, and no vacuum deletes any more")
-                return VacuumResult(in_doubt=in_doubt, kept=(kept,))
-            used = in_use(history, partitions.values(), self._why_partial)
-            chosen = self._spare_others(due_locations(history, used, ages, traces.staged_ids))
-            plan = VacuumResult(
-                locations=tuple(map(FoundLocation, chosen.locations)),
-                dead_writes=traces.dead_writes(self._store, history, used, ages.dead_write_seconds),
-                leftover_uploads=traces.leftover_uploads(history, ages.dead_write_seconds),
-                stale_registrations=traces.stale_registrations(history, ages.dead_write_seconds),
-                trimmed=self._trimmable(history, ages, oldest),
-                kept=chosen.kept,
-                in_doubt=in_doubt,
-            )
-            if dry_run:
-                return replace(plan, locations=_counted_once(self._found_locations(history, chosen.locations)))
-            plan = self._kept_for_mirrors(plan)
-            if not plan.locations and not plan.dead_writes:
-                _record_ended(self._log, history, frozenset())
-                return self._tidy(plan, history, oldest, ages)
-            deletes = self._deletes(plan)
-            died = (vacuum_entry for vacuum_entry in interrupted(history) if set(deletes) <= set(vacuum_entry.deletes))
-            unfinished = next(died, None)  # it names all of the plan: no second one is needed
-            entry = unfinished or self._entry(history, "vacuum", deletes)
-            deadline = Deadline(CLAIM_SECONDS, self._clock) if unfinished else self._deadline(entry)
-            if unfinished or self._log.slots.claim(entry):
-                return self._tidy(self._carry_out(history, entry, plan, deadline), history, oldest, ages)
-
-    def _look(self) -> tuple[History, Mapping[PartitionValues, Partition], frozenset[int]]:
-        """Read the log, then the partitions; also return the recoveries of before which no call can come any more."""
-        read: Callable[[], History] = self._log.read_recent
-        while True:
-            history = read()
-            verifiable = self._verifiable(history)  # asked first: a call may come between a look and the question
-            partitions = self._opened.metastore.get_all_partitions(self._opened.table)
-            if not history.needs_entries({values: partition.location for values, partition in partitions.items()}):
-                return history, partitions, verifiable
-            read = self._log.read_history
-
-    def _is_overtaken(self, look: Look) -> bool:
-        """Return whether partitions are not where the log has put them, and somebody published since it was read."""
-        if all(where is Placement.IN_PLACE for where in look.placements().values()):
-            return False
-        newest = look.history.newest
-        return self._log.lister.read(listed_after=newest, allow_lost=True).newest > newest
-
-    def _trimmable(self, history: History, ages: Ages, oldest: OldEntries) -> tuple[int, ...]:
-        """Return the entries to be trimmed; not the one that the next fold ends with."""
-        return tuple(
-            sorted(Trimming(history, oldest).versions(ages.history_seconds) - {self._log.fold_version(history)})
-        )
+        # one that deletes finds out when it claims its version whether others have published meanwhile
+        sweep = _Sweep(self._deletion, ages, looks_again=LOOKS_AGAIN if dry_run else 0)
+        try:
+            return preview(sweep) if dry_run else run(sweep)
+        finally:
+            self.look = sweep.last_look
 
     def erase(self, erasure: Erasure, choose: ChooseLocations) -> LogEntry:
         """Claim a vacuum that the next one carries out: what it names is due, whatever its retention.
@@ -199,27 +74,177 @@ class Vacuum:
         From the claim on nobody reads there, or points readers there. ``choose`` gets all locations that readers have
         left and that can go, with their objects.
         """
-        while True:
-            traces = look_for_traces(self._store, self._layout)
-            history, partitions, _ = self._look()
-            free = self._spare_others(self._erasable(history, partitions, traces))
-            choice = choose(history, self._found_locations(history, free.locations))
-            if choice is None:
-                continue
-            chosen, kept = choice
-            kept = (*kept, *free.kept, *self._out_of_sight(history, partitions))
-            keys = tuple(found.key for location in _counted_once(chosen) for found in location.objects)
-            entry = self._entry(history, ERASE, self._deletes(VacuumResult(locations=chosen)))
-            if not chosen:
-                entry = replace(entry, deletes=(DeletedLocation.kept_at(self._layout.data(entry.write_id)),))
-            described = msgspec.structs.replace(
-                erasure, keys=keys, kept=(*erasure.kept, *((str(path.location), path.reason) for path in kept))
+        return run(_Erasure(self._deletion, erasure, choose))
+
+    def give_up(self, write_id: str, *, base_version: int = 0, dry_run: bool) -> VacuumResult:
+        """Delete all of one write that was never published, once a claim keeps its publishers from publishing it.
+
+        A write that had claimed an entry, which was abandoned, stays for its retention, as every write that ever
+        claimed. Entries older than ``base_version`` do not name it, and are not read. Raises ``ConflictError`` if it is
+        published, or will be.
+        """
+        discard = _Discard(self._deletion, write_id, base_version)
+        return preview(discard) if dry_run else run(discard)
+
+    def finish(self) -> tuple[int, ...]:
+        """Carry out the vacuums whose own process died; returns their versions."""
+        history = self._opened.log.read_recent()
+        finished: list[int] = []
+        for entry in interrupted(history):
+            ids = {self._opened.layout.write_id_of(Location.parse(deletion.location)) for deletion in entry.deletes}
+            dead = sorted(write_id for write_id in ids - history.claimed_ids if write_id)
+            plan = VacuumResult(
+                locations=tuple(map(FoundLocation, history.state.outstanding_locations(entry))),
+                dead_writes=tuple(DeadWrite(write_id=dead_id, reason="", objects=(), uploads=()) for dead_id in dead),
             )
-            entry = replace(entry, erasure=described)
-            if self._log.slots.claim(entry):
-                if not chosen:
-                    _record(self._log, entry, entry)
-                return entry
+            if self._deletion.kept_for_mirrors(plan) is not plan:
+                continue
+            self._deletion.carry_out(history, entry, plan, self._deletion.deadline())
+            if self._opened.log.slots.outcome(entry.version) is not None:
+                finished.append(entry.version)
+        record_ended(self._opened.log, history, frozenset())
+        return tuple(finished)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a sweep goes by: the log, the partitions, and what lies below the table's root."""
+
+    look: Look
+    verifiable: frozenset[int]  # the recoveries of before which no call can come any more
+    oldest: OldEntries
+
+    @property
+    def history(self) -> History:
+        """The log."""
+        return self.look.history
+
+
+@dataclass
+class _Sweep(PreviewableClaimant[_Seen, tuple[_Seen, VacuumResult], VacuumResult]):
+    """Deletes what is old enough."""
+
+    deletion: Deletion
+    ages: Ages
+    looks_again: int = 0
+    last_look: Look | None = None
+
+    def __post_init__(self) -> None:
+        self.opened = self.deletion.opened
+
+    def read(self) -> _Seen:
+        traces = look_for_traces(self.opened.store, self.opened.layout)
+        history, partitions, verifiable = self.deletion.look_around()
+        oldest = self.opened.log.read_oldest(history, self.ages.history_seconds)
+        self.last_look = Look(traces, history, partitions)
+        return _Seen(self.last_look, verifiable, oldest)
+
+    def waits(self, view: _Seen) -> bool:
+        return bool(view.verifiable) and self.deletion.verify(view.history, view.look.partitions, view.verifiable)
+
+    def look(self, view: _Seen) -> Nothing[VacuumResult] | Draft[tuple[_Seen, VacuumResult]] | Again:
+        if self.looks_again and self._is_overtaken(view.look):
+            self.looks_again -= 1
+            return AGAIN
+        history, traces, ages = view.history, view.look.traces, self.ages
+        in_doubt = tuple(record.entry.version for record in history.records.publishes_in_doubt)
+        if self.opened.log.slots.closed_for:
+            kept = KeptLocation(self.opened.layout.own, "the table was handed over, and no vacuum deletes any more")
+            return Nothing(VacuumResult(in_doubt=in_doubt, kept=(kept,)))
+        used = in_use(history, view.look.partitions.values(), self.deletion.why_partial)
+        chosen = self.deletion.spare_others(due_locations(history, used, ages, traces.staged_ids))
+        plan = VacuumResult(
+            locations=tuple(map(FoundLocation, chosen.locations)),
+            dead_writes=traces.dead_writes(self.opened.store, history, used, ages.dead_write_seconds),
+            leftover_uploads=traces.leftover_uploads(history, ages.dead_write_seconds),
+            stale_registrations=traces.stale_registrations(history, ages.dead_write_seconds),
+            trimmed=self._trimmable(history, ages, view.oldest),
+            kept=chosen.kept,
+            in_doubt=in_doubt,
+        )
+        return Draft(self.deletion.entry(history, "vacuum", self.deletion.deletes(plan)), (view, plan))
+
+    def planned(self, draft: Draft[tuple[_Seen, VacuumResult]]) -> VacuumResult:
+        view, plan = draft.basis
+        locations = [found.left for found in plan.locations]
+        return replace(plan, locations=counted_once(self.deletion.found_locations(view.history, locations)))
+
+    def before_claim(
+        self, draft: Draft[tuple[_Seen, VacuumResult]]
+    ) -> Nothing[VacuumResult] | Draft[tuple[_Seen, VacuumResult]]:
+        """Let mirrors follow; what needs no claim is done without, and a dead vacuum's entry goes on."""
+        view, plan = draft.basis
+        plan = self.deletion.kept_for_mirrors(plan)
+        if not plan.locations and not plan.dead_writes:
+            record_ended(self.opened.log, view.history, frozenset())
+            return Nothing(self._tidied(plan, view))
+        deletes = draft.entry.deletes
+        died = (entry for entry in interrupted(view.history) if set(deletes) <= set(entry.deletes))
+        unfinished = next(died, None)  # it names all of the plan: no second one is needed
+        return Draft(unfinished or draft.entry, (view, plan), is_claimed=unfinished is not None)
+
+    def deadline(self, draft: Draft[tuple[_Seen, VacuumResult]]) -> Deadline:
+        return self.deletion.deadline(None if draft.is_claimed else draft.entry)
+
+    def carry_out(self, draft: Draft[tuple[_Seen, VacuumResult]], deadline: Deadline) -> Nothing[VacuumResult]:
+        view, plan = draft.basis
+        return Nothing(self._tidied(self.deletion.carry_out(view.history, draft.entry, plan, deadline), view))
+
+    def _tidied(self, plan: VacuumResult, view: _Seen) -> VacuumResult:
+        return self.deletion.tidy_up(plan, view.history, view.oldest, self.ages)
+
+    def _is_overtaken(self, look: Look) -> bool:
+        """Return whether partitions are not where the log has put them, and somebody published since it was read."""
+        if all(where is Placement.IN_PLACE for where in look.placements().values()):
+            return False
+        newest = look.history.newest
+        return self.opened.log.lister.read(listed_after=newest, allow_lost=True).newest > newest
+
+    def _trimmable(self, history: History, ages: Ages, oldest: OldEntries) -> tuple[int, ...]:
+        """Return the entries to be trimmed; not the one that the next fold ends with."""
+        return tuple(
+            sorted(Trimming(history, oldest).versions(ages.history_seconds) - {self.opened.log.fold_version(history)})
+        )
+
+
+@dataclass
+class _Erasure(Claimant[tuple[Traces, History, Mapping[PartitionValues, Partition]], bool, LogEntry]):
+    """Names what may hold deleted rows: the next sweep deletes it."""
+
+    deletion: Deletion
+    erasure: Erasure
+    choose: ChooseLocations
+
+    def __post_init__(self) -> None:
+        self.opened = self.deletion.opened
+
+    def read(self) -> tuple[Traces, History, Mapping[PartitionValues, Partition]]:
+        traces = look_for_traces(self.opened.store, self.opened.layout)
+        history, partitions, _ = self.deletion.look_around()
+        return traces, history, partitions
+
+    def look(self, view: tuple[Traces, History, Mapping[PartitionValues, Partition]]) -> Draft[bool] | Again:
+        traces, history, partitions = view
+        free = self.deletion.spare_others(self._erasable(history, partitions, traces))
+        choice = self.choose(history, self.deletion.found_locations(history, free.locations))
+        if choice is None:
+            return AGAIN
+        chosen, kept = choice
+        kept = (*kept, *free.kept, *self._out_of_sight(history, partitions))
+        keys = tuple(found.key for location in counted_once(chosen) for found in location.objects)
+        entry = self.deletion.entry(history, ERASE, self.deletion.deletes(VacuumResult(locations=chosen)))
+        if not chosen:
+            entry = replace(entry, deletes=(DeletedLocation.kept_at(self.opened.layout.data(entry.write_id)),))
+        described = msgspec.structs.replace(
+            self.erasure, keys=keys, kept=(*self.erasure.kept, *((str(path.location), path.reason) for path in kept))
+        )
+        return Draft(replace(entry, erasure=described), bool(chosen))
+
+    def carry_out(self, draft: Draft[bool], _: Deadline) -> Nothing[LogEntry]:
+        """Leave it in doubt on purpose, for a sweep; with nothing to delete it is done."""
+        if not draft.basis:
+            record_as_done(self.opened.log, draft.entry, draft.entry)
+        return Nothing(draft.entry)
 
     def _out_of_sight(
         self, history: History, partitions: Mapping[PartitionValues, Partition]
@@ -229,7 +254,7 @@ class Vacuum:
         for values, placement in sorted(history.placements.of_all(here).items()):
             where = history.state.current_partitions[values].partition.new_location
             if placement is not Placement.IN_PLACE and where is not None:
-                name = shown_name(self._opened.table, values)
+                name = shown_name(self.opened.table, values)
                 why = f"the log has rows of {name} there, and the metastore does not: they were not looked through"
                 yield KeptLocation(Location.parse(where), why)
 
@@ -237,323 +262,58 @@ class Vacuum:
         self, history: History, partitions: Mapping[PartitionValues, Partition], traces: Traces
     ) -> DueLocations:
         """Return all that readers have left, but for where they may look, and for writes that are staged."""
-        used = in_use(history, partitions.values(), self._why_partial)
+        used = in_use(history, partitions.values(), self.deletion.why_partial)
         reasons: dict[Place, str] = {}
         for left in history.state.left_locations.values():
             if is_used(used, left):
                 reasons[left.location.place] = "readers may look there"
-            elif self._layout.write_id_of(left.location) in traces.staged_ids:
+            elif self.opened.layout.write_id_of(left.location) in traces.staged_ids:
                 reasons[left.location.place] = "the write is staged"
         return DueLocations(tuple(history.state.left_locations.values()), ()).with_kept(reasons)
 
-    def give_up(self, write_id: str, *, base_version: int = 0, dry_run: bool) -> VacuumResult:
-        """Delete all of one write that was never published, once a claim keeps its publishers from publishing it.
 
-        A write that had claimed an entry, which was abandoned, stays for its retention, as every write that ever
-        claimed. Entries older than ``base_version`` do not name it, and are not read. Raises ``ConflictError`` if it is
-        published, or will be.
-        """
-        name, data = self._opened.table.name, self._layout.data(write_id)
-        while True:
-            history = self._log.read_history(self._log.lister.read(listed_after=max(0, base_version - 1)))
-            if write_id in history.records.possibly_published_ids or self._in_use(history).meets(data.place):
-                raise ConflictError(
-                    f"write {write_id} of {name} was published, or is being published: it is not discarded, and"
-                    f" nothing was deleted. `table-writer history {name}` shows its version; a rollback takes it"
-                    " back.",
-                    table=str(name),
-                    write_id=write_id,
-                )
-            plan = self._plan_to_give_up(history, write_id)
-            if dry_run:
-                return plan
-            deletes = self._deletes(plan) or (DeletedLocation.kept_at(data),)
-            entry = self._entry(history, DISCARD, deletes)
-            deadline = self._deadline(entry)
-            if self._log.slots.claim(entry):
-                return self._carry_out(history, entry, plan, deadline)
+@dataclass
+class _Discard(PreviewableClaimant[History, tuple[History, VacuumResult], VacuumResult]):
+    """Gives one write up that was never published."""
 
-    def _plan_to_give_up(self, history: History, write_id: str) -> VacuumResult:
-        """Return what goes with a write: all of it; nothing yet, if it had claimed an entry which was abandoned."""
-        data = self._layout.data(write_id)
-        if write_id in history.claimed_ids:
-            return VacuumResult(kept=(KeptLocation(data, "a version of the log had claimed it, and was given up"),))
-        objects, uploads = tuple(self._store.list(data.key)), tuple(self._store.list_uploads(data.key))
-        dead = DeadWrite(write_id=write_id, reason="discarded", objects=objects, uploads=uploads)
-        return VacuumResult(dead_writes=(dead,))
+    deletion: Deletion
+    write_id: str
+    base_version: int
 
-    def finish(self) -> tuple[int, ...]:
-        """Carry out the vacuums whose own process died; returns their versions."""
-        history = self._log.read_recent()
-        finished: list[int] = []
-        for entry in interrupted(history):
-            ids = {self._layout.write_id_of(Location.parse(deletion.location)) for deletion in entry.deletes}
-            dead = sorted(write_id for write_id in ids - history.claimed_ids if write_id)
-            plan = VacuumResult(
-                locations=tuple(map(FoundLocation, history.state.outstanding_locations(entry))),
-                dead_writes=tuple(DeadWrite(write_id=dead_id, reason="", objects=(), uploads=()) for dead_id in dead),
+    def __post_init__(self) -> None:
+        self.opened = self.deletion.opened
+
+    def read(self) -> History:
+        log = self.opened.log
+        return log.read_history(log.lister.read(listed_after=max(0, self.base_version - 1)))
+
+    def look(self, view: History) -> Draft[tuple[History, VacuumResult]]:
+        name, data = self.opened.table.name, self.opened.layout.data(self.write_id)
+        if self.write_id in view.records.possibly_published_ids or self.deletion.in_use_now(view).meets(data.place):
+            raise ConflictError(
+                f"write {self.write_id} of {name} was published, or is being published: it is not discarded, and"
+                f" nothing was deleted. `table-writer history {name}` shows its version; a rollback takes it back.",
+                table=str(name),
+                write_id=self.write_id,
             )
-            if self._kept_for_mirrors(plan) is not plan:
-                continue
-            self._carry_out(history, entry, plan, Deadline(CLAIM_SECONDS, self._clock))
-            if self._log.slots.outcome(entry.version) is not None:
-                finished.append(entry.version)
-        _record_ended(self._log, history, frozenset())
-        return tuple(finished)
+        plan = self._plan(view, data)
+        deletes = self.deletion.deletes(plan) or (DeletedLocation.kept_at(data),)
+        return Draft(self.deletion.entry(view, DISCARD, deletes), (view, plan))
 
-    def _kept_for_mirrors(self, plan: VacuumResult) -> VacuumResult:
-        """Return the plan if no mirror names any more what readers have left, else one without anything to delete.
+    def planned(self, draft: Draft[tuple[History, VacuumResult]]) -> VacuumResult:
+        return draft.basis[1]
 
-        Mirrors follow first: files that are not there any more would fail their readers. Writes of an earlier log, of
-        which this one knows nothing, look dead.
-        """
-        places = _places_of(plan, self._layout)
-        reason = why_behind(self._opened, places) if places else ""
-        if not reason:
-            return plan
-        kept = (KeptLocation(place, reason) for place in places)
-        return replace(plan, locations=(), dead_writes=(), kept=(*plan.kept, *kept))
+    def deadline(self, draft: Draft[tuple[History, VacuumResult]]) -> Deadline:
+        return self.deletion.deadline(draft.entry)
 
-    def _verify(
-        self, history: History, partitions: Mapping[PartitionValues, Partition], recoveries: Collection[int]
-    ) -> bool:
-        """Delete the marks of recoveries if none of the calls that could come late has done harm that is still there.
+    def carry_out(self, draft: Draft[tuple[History, VacuumResult]], deadline: Deadline) -> Nothing[VacuumResult]:
+        history, plan = draft.basis
+        return Nothing(self.deletion.carry_out(history, draft.entry, plan, deadline))
 
-        Returns whether it has.
-        """
-        here = {values: partition.location for values, partition in partitions.items()}
-        placements = history.placements.of_all(here)
-        if Placement.BEHIND in placements.values():
-            return False
-        shown = {values: partitions[values].parameters for values in placements.keys() & partitions.keys()}
-        is_older = any(
-            history.placements.has_late_parameters(values, parameters) for values, parameters in shown.items()
-        )
-        is_sound = not is_older and self._opened.correct_statistics(history, placements)
-        if is_sound:
-            self._log.marks.forget_recoveries(recoveries)
-        return is_sound
-
-    def _verifiable(self, history: History) -> frozenset[int]:
-        """Return the recoveries of before which calls may have come late, and none can any more.
-
-        Only those before all that is in doubt: what a job that was killed since has left does not matter to them.
-        """
-        oldest = min((record.entry.version for record in history.records.publishes_in_doubt), default=math.inf)
-        return self._log.marks.past_calls([version for version in history.unverified or () if version < oldest])
-
-    def _in_use(self, history: History) -> InUse:
-        shown = self._opened.metastore.get_all_partitions(self._opened.table).values()
-        return in_use(history, shown, self._why_partial)
-
-    def _spare_others(self, chosen: DueLocations) -> DueLocations:
-        """Keep what may be another table's; all tables are read once a vacuum, if other tools' files are due at all."""
-        if not any(left.objects for left in chosen.locations):
-            return chosen
-        if partial := self._why_partial():
-            reason = f"other tables may have files there that this role does not see: {partial}; see sees_everything"
-            return chosen.with_kept({left.location.place: reason for left in chosen.locations if left.objects})
-        try:
-            self._others = self._others or OtherTables(self._opened.metastore, self._layout, self._opened.table)
-        except MetastoreError as error:
-            reason = f"which other tables may have files there is not known: {error.message}"
-            return chosen.with_kept({left.location.place: reason for left in chosen.locations if left.objects})
-        return chosen.with_kept(self._others.reasons(self._store, chosen.locations))
-
-    def _found_locations(self, history: History, locations: Sequence[LeftLocation]) -> tuple[FoundLocation, ...]:
-        """List what lies at each location; of other tools' files only the listed ones, if they are unchanged."""
-
-        def look(left: LeftLocation) -> FoundLocation:
-            objects = tuple(files_at(self._store, self._layout, left.location))
-            if not left.objects:
-                return FoundLocation(left, objects)
-            there = {(file.key, file.size_bytes, file.etag): file for file in objects}
-            free = (listed_object for listed_object in left.objects if may_go(history, left.location, listed_object))
-            listed = ((listed_object.key, listed_object.size_bytes, listed_object.etag) for listed_object in free)
-            found = tuple(there[identity] for identity in listed if identity in there)
-            others = set(without_marker(objects, left.location)).difference(found)
-            return FoundLocation(left, found, other_count=len(others))
-
-        return tuple(many(look, locations))
-
-    def _deletes(self, plan: VacuumResult) -> tuple[DeletedLocation, ...]:
-        replaced = ((found.left.location, found.left.left_by) for found in plan.locations)
-        dead = ((self._layout.data(write.write_id), None) for write in plan.dead_writes)
-        return tuple(DeletedLocation(location=str(place), replaced_by=by) for place, by in (*replaced, *dead))
-
-    def _entry(self, history: History, mode: str, deletes: tuple[DeletedLocation, ...]) -> LogEntry:
-        return self._opened.next_entry(
-            history.end, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS, deletes=deletes
-        )
-
-    def _deadline(self, entry: LogEntry) -> Deadline:
-        return Deadline(CLAIM_SECONDS, self._clock, claim_age=partial(self._log.slots.claim_age, entry))
-
-    def _carry_out(self, history: History, entry: LogEntry, plan: VacuumResult, deadline: Deadline) -> VacuumResult:
-        """Delete what the claimed entry names, a few locations at a time, each looked at again just before.
-
-        One look serves several groups of locations while it is fresh: in a large table it costs more than they do. What
-        is in use by then is spared. After the claim's time nothing more is deleted: a process that was paused for long
-        does not know what has happened since. The outcome says that all is gone that an entry names: until then it
-        stays in doubt, and the next vacuum takes over.
-        """
-        logger.info("write_id=%s version=%d vacuums %s", entry.write_id, entry.version, entry.table)
-        done: list[FoundLocation] = []
-        gone: set[Place] = set()
-        spared: list[KeptLocation] = []
-        failures: list[str] = []
-        served, fresh = 0, Deadline(0.0, self._clock)
-        for chunk in batches(plan.locations, LOCATIONS_AT_ONCE):
-            if served <= 0 or not fresh.allows(0.0):
-                fresh = Deadline(LOOK_SECONDS, self._clock)
-                used = self._in_use(history)
-                served = used.place_count // READ_AT_MOST
-            served -= len(chunk)
-            if not deadline.allows(CHUNK_SECONDS):
-                break
-            chosen = DueLocations(tuple(found_location.left for found_location in chunk), ())
-            in_the_way = {left.location.place: SPARED for left in chosen.locations if is_used(used, left)}
-            free = self._spare_others(chosen.with_kept(in_the_way))
-            spared += free.kept
-            found = self._found_locations(history, free.locations)
-            failed = self._delete(entry, (item for found_location in found for item in found_location.objects)).failures
-            failures += failed
-            left = self._left_of(history, found) if failed else frozenset()
-            deleted = [found_location.without(left) for found_location in found]
-            done += [there for there, was in zip(deleted, found, strict=True) if there.objects or not was.objects]
-            gone |= {there.left.location.place for there, was in zip(deleted, found, strict=True) if there == was}
-        used = self._in_use(history)
-        dead: list[DeadWrite] = []
-        for write in plan.dead_writes:
-            if deadline.allows(CHUNK_SECONDS) and not used.meets(self._layout.data(write.write_id).place):
-                given_up, failed = self._give_up(entry, write)
-                failures += failed
-                dead.append(given_up)
-        if not deadline.allows(CHUNK_SECONDS):
-            failures.append("the time of this vacuum's claim is over; run it again for the rest")
-        failures += _behind_after(self._opened, plan)
-        if not failures and not _outstanding(history, entry) - gone:
-            _record(self._log, entry, entry)
-        if (
-            entry.meaning.may_end_other_vacuums
-        ):  # it has read no older entries than may name its write, and knows not what they left
-            _record_ended(self._log, history, gone, entry)
-        return replace(
-            plan,
-            version=entry.version,
-            locations=_counted_once(done),
-            dead_writes=tuple(dead),
-            kept=(*plan.kept, *spared),
-            failures=tuple(failures),
-        )
-
-    def _left_of(self, history: History, found: Sequence[FoundLocation]) -> frozenset[str]:
-        """Return the objects that are there still, after a request that was to delete some has failed."""
-        try:
-            again = self._found_locations(history, [found_location.left for found_location in found])
-        except StorageError:
-            again = tuple(found)
-        return frozenset(item.key for found_location in again for item in found_location.objects)
-
-    def _give_up(self, entry: LogEntry, write: DeadWrite) -> tuple[DeadWrite, list[str]]:
-        """Remove a dead write: uploads, objects, and last the registration, without which it would look discarded.
-
-        Returns what of it is gone, and why the rest is not.
-        """
-        data = self._layout.data(write.write_id)
-        aborted = abort_uploads(self._store, self._store.list_uploads(data.key))
-        deleted = self._delete(entry, self._store.list(data.key))
-        failures = [*aborted.failures, *deleted.failures]
-        left = left_objects(self._store, data, write) if deleted.failures else frozenset()
-        if not failures:
-            checks = check_keys(self._store, self._layout, write.write_id)
-            keys = (self._layout.staged_key(write.write_id), self._layout.registration_key(write.write_id))
-            failures += self._delete(entry, [*checks, *keys]).failures
-        gone = replace(
-            write,
-            objects=tuple(item for item in write.objects if item.key not in left),
-            uploads=tuple(upload for upload in write.uploads if upload.key not in aborted.left_keys),
-            registered=() if failures else write.registered,
-        )
-        return gone, failures
-
-    def _tidy(self, plan: VacuumResult, history: History, oldest: OldEntries, ages: Ages) -> VacuumResult:
-        """Remove what needs no claim: late uploads of writes that ended, stale registrations, entries; fold the log."""
-        aborted = abort_uploads(self._store, plan.leftover_uploads)
-        deleted = self._delete(None, plan.stale_registrations)
-        failures = [*plan.failures, *aborted.failures, *deleted.failures]
-        trimmed = plan.trimmed
-        try:
-            self._log.trim(trimmed)
-        except TableWriterError as error:
-            trimmed = ()
-            failures.append(str(error))
-        failures += tidy(self._opened, ages.history_seconds)
-        folded = self._log.save_fold(history, oldest, trimmed)
-        return replace(
-            plan,
-            leftover_uploads=tuple(upload for upload in plan.leftover_uploads if upload.key not in aborted.left_keys),
-            stale_registrations=tuple(key for key in plan.stale_registrations if key not in deleted.left_keys),
-            trimmed=trimmed,
-            folded=folded,
-            failures=tuple(failures),
-        )
-
-    def _delete(self, entry: LogEntry | None, keys: Iterable[str | ObjectInfo]) -> RemovalResult:
-        removed = delete_keys(self._store, keys)
-        for failure in removed.failures:
-            logger.warning("write_id=%s: not all deleted: %s", entry.write_id if entry else "-", failure)
-        return removed
-
-
-def left_objects(store: ObjectStore, data: Location, write: DeadWrite) -> frozenset[str]:
-    """Return the objects of a dead write that are there still, after a request to delete some has failed."""
-    try:
-        items = tuple(store.list(data.key))
-    except StorageError:
-        items = write.objects
-    return frozenset(item.key for item in items)
-
-
-def _counted_once(locations: Iterable[FoundLocation]) -> tuple[FoundLocation, ...]:
-    """Return the locations, each object at the first that has it: an abandoned write's directory lies around others."""
-    counted_keys: set[str] = set()
-    counted: list[FoundLocation] = []
-    for found in locations:
-        counted.append(found.without(counted_keys))
-        counted_keys.update(item.key for item in found.objects)
-    return tuple(counted)
-
-
-def _outstanding(history: History, entry: LogEntry) -> frozenset[Place]:
-    return frozenset(left.location.place for left in history.state.outstanding_locations(entry))
-
-
-def _record_ended(log: TableLog, history: History, gone: Collection[Place], own: LogEntry | None = None) -> None:
-    """Record the other vacuums of which nothing is left that they name: they died, or waited for this one.
-
-    ``gone`` is what has just been deleted; the log knows what others have deleted, and where readers are again.
-    """
-    for record in history.records.in_doubt:
-        entry = record.entry
-        if entry.meaning.changes_partitions or entry == own:
-            continue
-        came_back = history.state.remaining_places(record)  # nobody may read there ever again
-        outstanding = _outstanding(history, entry) | came_back
-        is_alone = entry.meaning.erases or claim_is_over(entry, record.age_seconds)
-        if outstanding.issubset(gone) and (outstanding or is_alone):
-            _record(log, entry, own or entry)
-
-
-def _record(log: TableLog, entry: LogEntry, by: LogEntry) -> None:
-    log.slots.record_outcome(entry.version, Outcome.PUBLISHED, write_id=by.write_id, of=entry.write_id)
-
-
-def interrupted(history: History) -> tuple[LogEntry, ...]:
-    """Return the vacuums that are in doubt although their time is over; what an erasure names waits for a vacuum."""
-    vacuums = (record for record in history.records.in_doubt if not record.entry.meaning.changes_partitions)
-    return tuple(
-        record.entry
-        for record in vacuums
-        if not record.entry.meaning.erases and claim_is_over(record.entry, record.age_seconds)
-    )
+    def _plan(self, history: History, data: Location) -> VacuumResult:
+        """Return what goes with a write: all of it; nothing yet, if it had claimed an entry which was abandoned."""
+        if self.write_id in history.claimed_ids:
+            return VacuumResult(kept=(KeptLocation(data, "a version of the log had claimed it, and was given up"),))
+        objects, uploads = tuple(self.opened.store.list(data.key)), tuple(self.opened.store.list_uploads(data.key))
+        dead = DeadWrite(write_id=self.write_id, reason="discarded", objects=objects, uploads=uploads)
+        return VacuumResult(dead_writes=(dead,))
