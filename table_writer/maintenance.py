@@ -334,9 +334,10 @@ class Maintenance:
         from table_writer.log.placements import Placement
         from table_writer.model.table import locations
         from table_writer.reports.history_reports import RecoverReport
+        from table_writer.steps.mirrors import follow as mirrors
         from table_writer.steps.mirrors.follow import follow
         from table_writer.steps.publish.correction import Correction
-        from table_writer.steps.vacuum.deletion import interrupted
+        from table_writer.steps.vacuum.remover import interrupted
         from table_writer.steps.vacuum.sweep import Vacuum
 
         is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses the files of a table with another name
@@ -359,7 +360,7 @@ class Maintenance:
                 dry_run=True,
             )
         resolution = Correction(opened).resolve_all(opened.table)
-        finished_vacuums = Vacuum(opened).finish()
+        finished_vacuums = Vacuum(opened, mirrors).finish()
         follow(opened, None)  # what fails is an event, and in the log of this process
         outcomes = {version: opened.log.slots.outcome(version) for version in in_doubt}
         recoveries = (*resolution.resolved, *resolution.corrected)
@@ -602,6 +603,7 @@ class Maintenance:
             The age is too low and ``force`` was not given.
         """
         from table_writer.steps.announcing import announced
+        from table_writer.steps.mirrors import follow as mirrors
         from table_writer.steps.vacuum.due import vacuum_ages
         from table_writer.steps.vacuum.sweep import Vacuum
         from table_writer.steps.vacuum_results import vacuum_report
@@ -610,7 +612,7 @@ class Maintenance:
             opened = self._open(table, announcement)
             ages = vacuum_ages(opened, older_than, force=force)
             with announcement.watch.step("vacuum"):
-                vacuumed = Vacuum(opened).run(ages, dry_run=dry_run)
+                vacuumed = Vacuum(opened, mirrors).run(ages, dry_run=dry_run)
             return announcement.finished(vacuum_report(opened, vacuumed, dry_run=dry_run))
 
     def erasure(self, table: str, *, write_id: str | None = None) -> ErasureReport:
@@ -776,6 +778,7 @@ class Maintenance:
 
     def _uploads(self, opened: OpenTable, seconds: float, *, abort: bool, dry_run: bool) -> UploadsReport:
         from table_writer.reports.vacuum_reports import UploadsReport
+        from table_writer.steps.mirrors import follow as mirrors
         from table_writer.steps.vacuum.due import Ages, look_for_traces
         from table_writer.steps.vacuum.sweep import Vacuum
         from table_writer.steps.vacuum_results import upload_details, vacuum_report
@@ -787,7 +790,7 @@ class Maintenance:
         if not abort:
             return report
         only_dead_writes = Ages(replaced_seconds=math.inf, usual_seconds=math.inf, dead_write_seconds=seconds)
-        vacuumed = Vacuum(opened).run(only_dead_writes, dry_run=dry_run)
+        vacuumed = Vacuum(opened, mirrors).run(only_dead_writes, dry_run=dry_run)
         swept = vacuum_report(opened, vacuumed, dry_run=dry_run)
         return replace(report, aborted=swept.aborted, deleted=swept.deleted, failures=swept.failures, dry_run=dry_run)
 

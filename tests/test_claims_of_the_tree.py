@@ -169,7 +169,7 @@ def test_copies_come_to_where_readers_look_in_one_file() -> None:
 def test_published_files_are_deleted_in_one_file() -> None:
     """The others delete files of a write that is not published, objects of logs, turns, markers, what was tried."""
     mirrors = {"steps/mirrors/delta/log.py", "steps/mirrors/iceberg/table.py"}
-    assert callers_of("delete_keys") == {"steps/vacuum/deletion.py", "steps/complete.py", *mirrors}
+    assert callers_of("delete_keys") == {"steps/vacuum/remover.py", "steps/complete.py", *mirrors}
     log = {"storage/table_files.py", "log/owner.py", "log/registration.py", "log/table_log.py", "log/marks.py"}
     others = {"steps/complete.py", "steps/upload/job.py", "steps/rows/turns.py", "doctor/servers.py"}
     others |= {"steps/publish/success.py"}

@@ -15,8 +15,9 @@ from table_writer.log.stored import Allowance
 from table_writer.log.table_log import TableLog
 from table_writer.model.table import PartitionValues, Table, TableName, shown_name
 from table_writer.reports.health_reports import BEHIND, IN_DOUBT, Finding
-from table_writer.steps.vacuum.deletion import VacuumResult
+from table_writer.steps.mirrors import follow as mirrors
 from table_writer.steps.vacuum.due import Look, vacuum_ages
+from table_writer.steps.vacuum.remover import VacuumResult
 from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.storage.object_store import many
 from table_writer.table.open_table import OpenTable
@@ -54,7 +55,7 @@ def error(message: str, advice: str = "") -> Finding:
 
 def dry_run_of_vacuum(opened: OpenTable, *, force: bool = False) -> tuple[Look, VacuumResult]:
     """Return what a vacuum looks at, and what it would do now; without ``force`` it may refuse the table's own age."""
-    vacuum = Vacuum(opened)
+    vacuum = Vacuum(opened, mirrors)
     vacuumed = vacuum.run(vacuum_ages(opened, force=force), dry_run=True)
     if vacuum.look is None:
         raise TypeError("a vacuum always looks")

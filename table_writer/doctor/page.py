@@ -26,6 +26,7 @@ from table_writer.reports.history_facts import small_files_notes, summaries
 from table_writer.reports.page.facts import AtWork, Generations, LeftByAge
 from table_writer.reports.page.table_page import TablePage
 from table_writer.reports.vacuum_reports import VacuumReport
+from table_writer.steps.mirrors import follow as mirrors
 from table_writer.steps.vacuum.due import Look, look_for_traces, vacuum_ages
 from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.steps.vacuum_results import vacuum_report
@@ -91,7 +92,7 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
 
 def _dry_run(opened: OpenTable) -> tuple[Look | None, VacuumReport | None, str]:
     """Return what a dry run of a vacuum has read, its report, and the message if it would be refused."""
-    vacuum = Vacuum(opened)
+    vacuum = Vacuum(opened, mirrors)
     try:
         vacuumed = vacuum.run(vacuum_ages(opened), dry_run=True)
     except InvalidInputError as refused:

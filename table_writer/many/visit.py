@@ -17,8 +17,9 @@ from table_writer.reports.health_reports import FAILED, worst_health
 from table_writer.reports.history_reports import RecoverReport
 from table_writer.reports.many_reports import TableStatus, error_facts
 from table_writer.reports.vacuum_reports import VacuumReport
-from table_writer.steps.vacuum.deletion import interrupted
+from table_writer.steps.mirrors import follow as mirrors
 from table_writer.steps.vacuum.due import vacuum_ages
+from table_writer.steps.vacuum.remover import interrupted
 from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.steps.vacuum_results import vacuum_report
 from table_writer.table.open_table import OpenTable
@@ -66,7 +67,7 @@ class TableVisit:
         if opened is None:
             return None
         opened.require_owner()
-        vacuumed = Vacuum(opened).run(vacuum_ages(opened, older_than, force=force), dry_run=dry_run)
+        vacuumed = Vacuum(opened, mirrors).run(vacuum_ages(opened, older_than, force=force), dry_run=dry_run)
         return vacuum_report(opened, vacuumed, dry_run=dry_run)
 
     def recover(self, recover: Recover) -> RecoverReport | None:

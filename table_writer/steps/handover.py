@@ -25,10 +25,11 @@ from table_writer.model.meaning import HANDOVER, TAKE_BACK, Operation
 from table_writer.protocol.loop import Claimant, Draft, Nothing, run
 from table_writer.reports.mirror_report import MirrorReport
 from table_writer.steps.mirroring import compared, mirror_report
+from table_writer.steps.mirrors import follow as mirrors
 from table_writer.steps.mirrors.follow import ATTEMPTS, TableMirror
 from table_writer.steps.mirrors.mirror import Held
 from table_writer.steps.publish.correction import Correction
-from table_writer.steps.vacuum.deletion import CLAIM_SECONDS, interrupted
+from table_writer.steps.vacuum.remover import interrupted
 from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.table.open_table import OpenTable
 
@@ -194,7 +195,7 @@ class _Closing(Claimant[Listing, None, LogEntry]):
     def look(self, view: Listing) -> Draft[None]:
         if self.closes_for:
             _require_kind(self.opened, view, self.closes_for)
-        entry = self.opened.next_entry(view.end, Operation.VACUUM, self.mode, publish_timeout_seconds=CLAIM_SECONDS)
+        entry = self.opened.next_entry(view.end, Operation.VACUUM, self.mode)
         return Draft(replace(entry, deletes=(DeletedLocation.kept_at(self.opened.layout.data(entry.write_id)),)), None)
 
     def before_claim(self, draft: Draft[None]) -> Draft[None]:
@@ -217,7 +218,7 @@ class _Closing(Claimant[Listing, None, LogEntry]):
 def _settle(opened: OpenTable) -> None:
     """End what is in doubt, and vacuums that have died; ``ConflictError`` while others are at work."""
     Correction(opened).resolve_all(opened.table)
-    Vacuum(opened).finish()
+    Vacuum(opened, mirrors).finish()
     history = opened.log.read_recent()
     entries = [record.entry for record in history.records.in_doubt]
     died = {entry.version for entry in interrupted(history)}

@@ -28,12 +28,13 @@ from table_writer.reports.checks import CheckResults
 from table_writer.reports.write_result import WriteResult
 from table_writer.steps.announcing import Announcement, facts_of_staged
 from table_writer.steps.complete import Completer
+from table_writer.steps.mirrors import follow as mirrors
 from table_writer.steps.publish.append import CopyFiles, require_as_staged
 from table_writer.steps.publish.publisher import Publisher, PublishResult
 from table_writer.steps.publish.recovery import Recovery
 from table_writer.steps.results import Refresh, end_publish, repeated_result
 from table_writer.steps.running_write import Claiming
-from table_writer.steps.vacuum.deletion import VacuumResult
+from table_writer.steps.vacuum.remover import VacuumResult
 from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.table.open_table import OpenTable, RepeatedError, repetition_error
 
@@ -194,7 +195,9 @@ class StagedWrites:
             with suppress(InvalidInputError):  # a record that cannot be read can be discarded
                 announcement.concerns(self._opened, **facts_of_staged(registration.record(self._opened.layout)))
         logger.info("write_id=%s is discarded%s", write_id, ", as a dry run" if dry_run else "")
-        vacuumed = Vacuum(self._opened).give_up(write_id, base_version=registration.base_version, dry_run=dry_run)
+        vacuumed = Vacuum(self._opened, mirrors).give_up(
+            write_id, base_version=registration.base_version, dry_run=dry_run
+        )
         if vacuumed.kept and not dry_run:
             self._remove_record(write_id)
         return vacuumed

@@ -13,8 +13,8 @@ from table_writer.reports.vacuum_reports import (
     UploadDetail,
     VacuumReport,
 )
-from table_writer.steps.vacuum.deletion import VacuumResult
 from table_writer.steps.vacuum.due import Traces
+from table_writer.steps.vacuum.remover import VacuumResult
 from table_writer.storage.object_store import UploadInfo
 from table_writer.table.open_table import OpenTable
 

@@ -209,21 +209,21 @@ MUTATIONS: Final = (
     # Erasures, and what vacuums record
     Mutation(
         "a vacuum that goes on as another records only what is gone",
-        "steps.vacuum.deletion:Deletion.carry_out",
+        "steps.vacuum.remover:Remover.carry_out",
         "if not failures and not _outstanding(history, entry) - gone:",
         "if not failures:",
         test=f"{ERASURES}::test_a_vacuum_that_died_is_carried_out_only_once_all_is_gone_that_it_names",
     ),
     Mutation(
         "a vacuum records others of which nothing is left",
-        "steps.vacuum.deletion:record_ended",
+        "steps.vacuum.remover:record_ended",
         "if outstanding.issubset(gone) and",
         "if not (outstanding and outstanding.isdisjoint(gone)) or",
         test=f"{ERASURES}::test_of_a_request_that_failed_that_is_freed_which_is_gone",
     ),
     Mutation(
         "a vacuum under way is not ended by another",
-        "steps.vacuum.deletion:record_ended",
+        "steps.vacuum.remover:record_ended",
         "and (outstanding or is_alone)",
         "",
         test=f"{ERASURES}::test_a_vacuum_that_is_under_way_is_not_ended_by_another",
@@ -244,7 +244,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an erasure ends only once readers have nothing left again that it names",
-        "steps.vacuum.deletion:record_ended",
+        "steps.vacuum.remover:record_ended",
         "_outstanding(history, entry) | came_back",
         "_outstanding(history, entry)",
         test=f"{ERASURES}::test_an_erasure_ends_once_its_files_are_gone_and_until_then_nobody_goes_back_to_them",
@@ -314,14 +314,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nothing in doubt keeps a vacuum from verifying what was before it",
-        "steps.vacuum.deletion:Deletion._verifiable",
+        "steps.vacuum.remover:Remover._verifiable",
         "if version < oldest",
         "if oldest == math.inf",
         test=f"{ERASURES}::test_a_job_that_is_killed_regularly_keeps_no_vacuum_from_its_work",
     ),
     Mutation(
         "no vacuum verifies what came after an entry in doubt",
-        "steps.vacuum.deletion:Deletion._verifiable",
+        "steps.vacuum.remover:Remover._verifiable",
         "if version < oldest",
         "",
         test="tests/maintenance/test_vacuum.py"
@@ -336,7 +336,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a discard ends no vacuum of which it has not read all",
-        "steps.vacuum.deletion:Deletion.carry_out",
+        "steps.vacuum.remover:Remover.carry_out",
         "if entry.meaning.may_end_other_vacuums:",
         "if True:",
         ("discard", "refused vacuum"),
@@ -344,7 +344,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a discard ends no erasure of which it has not read all",
-        "steps.vacuum.deletion:Deletion.carry_out",
+        "steps.vacuum.remover:Remover.carry_out",
         "if entry.meaning.may_end_other_vacuums:",
         "if True:",
         test=f"{ERASURES}::test_a_discard_does_not_end_an_erasure_that_waits_for_its_vacuum",

@@ -241,7 +241,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is discarded that was published",
         "steps.vacuum.sweep:_Discard.look",
-        "if self.write_id in view.records.possibly_published_ids or self.deletion.in_use_now(view).meets(data.place):",
+        "if self.write_id in view.records.possibly_published_ids or self.remover.in_use_now(view).meets(data.place):",
         "if False:",
         ("publish", "discard"),
     ),
@@ -269,7 +269,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a discard deletes what was staged",
-        "steps.vacuum.deletion:Deletion._give_up",
+        "steps.vacuum.remover:Remover._give_up",
         "self._delete(entry, self._store.list(data.key))",
         "self._delete(entry, ())",
         ("discard", "recover"),

@@ -456,8 +456,8 @@ MUTATIONS: Final = (
     Mutation(
         "no discard without a claim, also after a refusal",
         "steps.vacuum.sweep:_Discard.look",
-        "deletes = self.deletion.deletes(plan)",
-        "if plan.kept: return Nothing(plan)\n    deletes = self.deletion.deletes(plan)",
+        "deletes = self.remover.deletes(plan)",
+        "if plan.kept: return Nothing(plan)\n    deletes = self.remover.deletes(plan)",
         ("publish after a refusal", "discard"),
         Bound(1, 0),
         300,

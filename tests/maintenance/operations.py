@@ -15,6 +15,7 @@ from table_writer.model.entry import Erasure, LogEntry
 from table_writer.model.staged_write import RecordedScope
 from table_writer.model.table import Column, PartitionValues
 from table_writer.model.write_mode import WriteMode
+from table_writer.steps.mirrors import follow as mirrors
 from table_writer.steps.vacuum.sweep import Vacuum
 from tests.publish.world import DeathError, Fault, FaultyWorld, TableWorld, World, schema_of
 
@@ -81,7 +82,7 @@ def written(*writes: Mapping[str, frozenset[int]]) -> Callable[[FaultyWorld], No
 def erase(world: TableWorld) -> LogEntry:
     """Let the next vacuum delete all that readers have left."""
     nothing = Erasure(predicate_sha256="", deleted_rows=0, write_id="")
-    return Vacuum(world.services()).erase(nothing, lambda _, found: (tuple(found), ()))
+    return Vacuum(world.services(), mirrors).erase(nothing, lambda _, found: (tuple(found), ()))
 
 
 def with_markers(*writes: Mapping[str, frozenset[int]]) -> Callable[[FaultyWorld], None]:

@@ -23,11 +23,12 @@ from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import WrittenFiles
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.certificate import PLACES
+from table_writer.steps.mirrors import follow as mirrors
 from table_writer.steps.publish.parameters import NO_FILES
 from table_writer.steps.rows.erasure import SeenAgainError
 from table_writer.steps.rows.snapshot import Snapshot
-from table_writer.steps.vacuum.deletion import Deletion, left_objects
 from table_writer.steps.vacuum.due import DeadWrite
+from table_writer.steps.vacuum.remover import Remover, left_objects
 from table_writer.storage.object_store import ObjectInfo, key_of
 from table_writer.table.past import Past
 from tests.cells import first_fast
@@ -744,8 +745,8 @@ def test_registrations_uploads_and_entries_that_stay_are_not_said_to_be_gone(wor
 
 def deleted_by_another_vacuum(world: World) -> None:
     """One that has looked before the erasure was claimed, and has claimed after it, deletes the same files."""
-    deletion, history = Deletion(world.services()), world.history()
-    entry = deletion.entry(history, "vacuum", history.records[-1].entry.deletes)
+    remover, history = Remover(world.services(), mirrors), world.history()
+    entry = remover.entry(history, "vacuum", history.records[-1].entry.deletes)
     slots = world.services().log.slots
     assert slots.claim(entry)
     world.store.delete(holders(world, ANN))
@@ -764,7 +765,7 @@ def test_an_erasure_whose_files_another_vacuum_has_deleted_is_carried_out(world:
 
 def test_a_vacuum_that_is_under_way_is_not_ended_by_another(world: World) -> None:
     history = world.history()
-    entry = Deletion(world.services()).entry(
+    entry = Remover(world.services(), mirrors).entry(
         history, "vacuum", (DeletedLocation(location=str(world.layout.data("w")), replaced_by=None),)
     )
     assert world.services().log.slots.claim(entry)

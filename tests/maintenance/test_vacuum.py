@@ -15,8 +15,9 @@ from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.log.registration import put_check_results
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Outcome
-from table_writer.steps.vacuum.deletion import LOOK_SECONDS
+from table_writer.steps.mirrors import follow as mirrors
 from table_writer.steps.vacuum.due import Ages
+from table_writer.steps.vacuum.remover import LOOK_SECONDS
 from table_writer.steps.vacuum.sweep import Vacuum
 from tests.publish.world import TABLE, DeathError, Fault, World
 
@@ -652,7 +653,7 @@ def test_a_vacuum_looks_again_once_its_look_is_old_however_many_partitions_there
             world.pointed_by_another_tool(values[-1], f"s3a://lake/mart/orders/dt={values[-1]}/")
             world.pointed_by_another_tool(values[70], f"s3a://lake/mart/orders/dt={values[70]}/")
 
-    vacuum = Vacuum(world.services(), clock=lambda: seconds[0])
+    vacuum = Vacuum(world.services(), mirrors, clock=lambda: seconds[0])
     world.store.on_call = be_slow
     report = vacuum.run(Ages(replaced_seconds=0, usual_seconds=0, dead_write_seconds=0), dry_run=False)
     assert {world.rows()[value] for value in (values[70], values[-1])} == {frozenset({1})}
@@ -677,7 +678,7 @@ def test_nothing_is_deleted_after_the_vacuums_own_time(world: World) -> None:
         if (call, phase) == ("put_if_absent", "after") and "/log/" in key:
             seconds[0] = 4_000
 
-    vacuum = Vacuum(world.services(), clock=lambda: seconds[0])
+    vacuum = Vacuum(world.services(), mirrors, clock=lambda: seconds[0])
     before = data(world) | {u.upload_id for u in world.store.list_uploads("mart/")}
     world.store.on_call = fall_asleep
     ages = Ages(replaced_seconds=0, usual_seconds=0, dead_write_seconds=0)
@@ -695,7 +696,7 @@ def test_a_vacuum_that_takes_over_another_deletes_nothing_after_its_own_time(wor
         world.vacuum()
     world.wait_out_claims()
     seconds = iter([0.0, *[4_000.0] * 50])
-    vacuum = Vacuum(world.services(), clock=lambda: next(seconds))
+    vacuum = Vacuum(world.services(), mirrors, clock=lambda: next(seconds))
     before = data(world)
     report = vacuum.run(Ages(replaced_seconds=0, usual_seconds=0, dead_write_seconds=0), dry_run=False)
     assert report.version == 3, "it carries out the entry that is there"

@@ -58,10 +58,7 @@ def telling_the_mirrors(calls: list[tuple[str, str]]) -> Iterator[set[int]]:
         return call
 
     names = {name: told(name) for name in CALLS_OF_MIRRORS}
-    with (
-        mock.patch.multiple(follow, **names),
-        mock.patch.multiple("table_writer.steps.vacuum.deletion", why_behind=names["why_behind"], tidy=names["tidy"]),
-    ):
+    with mock.patch.multiple(follow, **names):
         yield places
 
 

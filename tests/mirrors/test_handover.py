@@ -19,8 +19,9 @@ from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.write_mode import WriteMode
 from table_writer.protocol.loop import Claimant, Draft
+from table_writer.steps.mirrors import follow as mirrors
 from table_writer.steps.mirrors.follow import KINDS
-from table_writer.steps.vacuum.deletion import Deletion
+from table_writer.steps.vacuum.remover import Remover
 from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, dead_publisher, erase
 from tests.publish.world import DeathError, Fault, insert
 
@@ -272,8 +273,8 @@ def test_an_erasure_that_others_have_carried_out_keeps_nothing_from_being_handed
     world = mirrored("delta")
     world.write(REPLACED)
     due = erase(world)
-    deletion = Deletion(world.services())
-    other = deletion.entry(world.history(), "vacuum", due.deletes)  # of a vacuum that had looked before
+    remover = Remover(world.services(), mirrors)
+    other = remover.entry(world.history(), "vacuum", due.deletes)  # of a vacuum that had looked before
     slots = world.services().log.slots
     assert slots.claim(other)
     for deleted in due.deletes:

@@ -15,8 +15,9 @@ from table_writer.errors import ConflictError, StorageError
 from table_writer.model.entry import Erasure
 from table_writer.model.write_mode import WriteMode
 from table_writer.progress import Stopwatch
+from table_writer.steps.mirrors import follow as mirrors
 from table_writer.steps.results import repeated_result
-from table_writer.steps.vacuum.deletion import FoundLocation
+from table_writer.steps.vacuum.remover import FoundLocation
 from table_writer.steps.vacuum.sweep import Vacuum
 from tests.glue.world import GlueWorld
 from tests.maintenance.operations import APPENDED, MIXED, OLD, OPERATIONS, Operation
@@ -206,7 +207,7 @@ def test_an_erasure_takes_no_marker_for_a_file_that_another_tool_has_put_there_s
         counts.extend(one.other_count for one in found)
         return tuple(found), ()
 
-    Vacuum(adopted.services()).erase(Erasure(predicate_sha256="", deleted_rows=0, write_id=""), choose)
+    Vacuum(adopted.services(), mirrors).erase(Erasure(predicate_sha256="", deleted_rows=0, write_id=""), choose)
     assert counts == [0]
     adopted.keeper.vacuum(str(TABLE))
     assert adopted.keeper.erasure(str(TABLE)).is_complete

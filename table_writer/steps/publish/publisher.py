@@ -295,9 +295,8 @@ class Publisher:
         draft = self._with_emptied_partitions(plan, draft, table, listing.newest)
         values = [partition.values for partition in draft.partitions]
         now = self.opened.metastore.get_partitions(table, values)
-        emptied = [partition.values for partition in draft.partitions if partition.new_location is None]
-        not_shown = [key for key in emptied if key not in now]
-        if not_shown:
+        emptied = (partition.values for partition in draft.partitions if partition.new_location is None)
+        if not_shown := [key for key in emptied if key not in now]:
             add_unseen(self.opened, table, not_shown)
             now = self.opened.metastore.get_partitions(table, values)
         is_longer = has_grown(self.opened, table, now, listing.end, compares=plan.builds_on_rows)

@@ -20,13 +20,14 @@ from table_writer.model.table import PartitionValues, PastPartition, name_in, pa
 from table_writer.reports.rows_result import RowsResult
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, fetched
+from table_writer.steps.mirrors import follow as mirrors
 from table_writer.steps.publish.recovery import Recovery
 from table_writer.steps.rows.expressions import Predicate, predicate_of
 from table_writer.steps.rows.hits import place_and_name
 from table_writer.steps.rows.snapshot import FILE
 from table_writer.steps.rows.where import DeletedWhere, NamedTable
-from table_writer.steps.vacuum.deletion import FoundLocation
 from table_writer.steps.vacuum.due import InUse, KeptLocation, is_used
+from table_writer.steps.vacuum.remover import FoundLocation
 from table_writer.steps.vacuum.sweep import ChosenLocations, Vacuum
 from table_writer.storage.object_store import ObjectInfo, is_hidden
 from table_writer.storage.table_files import files_read_at
@@ -91,7 +92,7 @@ class Erasing:
                 write_id=deleted.write_id,
                 unknown=() if self._predicate.is_pure else (LATER_ANSWER,),
             )
-            entry = Vacuum(self.opened).erase(erasure, self._choose)
+            entry = Vacuum(self.opened, mirrors).erase(erasure, self._choose)
         except TableWriterError as error:
             done = (
                 f"Version {deleted.version} has deleted the rows" if deleted.version else "The delete found no such row"

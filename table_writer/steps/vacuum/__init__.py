@@ -2,7 +2,7 @@
 
 ============  ======================================================================
 ``due``       decides what is due, what may be another table's, and which writes are dead
-``deletion``  deletes what an entry names, having looked again
+``remover``   deletes what an entry names, having looked again
 ``sweep``     the three vacuums: a sweep, an erasure, and a discard; what an interrupted one has left
 ============  ======================================================================
 """

@@ -19,15 +19,6 @@ from table_writer.model.meaning import DISCARD, ERASE
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues, shown_name
 from table_writer.protocol.loop import AGAIN, Again, Claimant, Draft, Nothing, PreviewableClaimant, preview, run
-from table_writer.steps.vacuum.deletion import (
-    Deletion,
-    FoundLocation,
-    VacuumResult,
-    counted_once,
-    interrupted,
-    record_as_done,
-    record_ended,
-)
 from table_writer.steps.vacuum.due import (
     Ages,
     DeadWrite,
@@ -39,6 +30,16 @@ from table_writer.steps.vacuum.due import (
     in_use,
     is_used,
     look_for_traces,
+)
+from table_writer.steps.vacuum.remover import (
+    FoundLocation,
+    Mirrors,
+    Remover,
+    VacuumResult,
+    counted_once,
+    interrupted,
+    record_as_done,
+    record_ended,
 )
 from table_writer.table.open_table import OpenTable
 
@@ -52,17 +53,17 @@ ChooseLocations = Callable[[History, Sequence[FoundLocation]], ChosenLocations |
 
 
 class Vacuum:
-    """Vacuums one table."""
+    """Vacuums one table, whose ``mirrors`` follow before anything is deleted."""
 
-    def __init__(self, opened: OpenTable, *, clock: Callable[[], float] = boot_seconds) -> None:
+    def __init__(self, opened: OpenTable, mirrors: Mirrors, *, clock: Callable[[], float] = boot_seconds) -> None:
         self._opened = opened
-        self._deletion = Deletion(opened, clock=clock)
+        self._remover = Remover(opened, mirrors, clock=clock)
         self.look: Look | None = None  # the last run's look
 
     def run(self, ages: Ages, *, dry_run: bool) -> VacuumResult:
         """Delete what is old enough; the next vacuum takes over what is among the ``failures``."""
         # one that deletes finds out when it claims its version whether others have published meanwhile
-        sweep = _Sweep(self._deletion, ages, looks_again=LOOKS_AGAIN if dry_run else 0)
+        sweep = _Sweep(self._remover, ages, looks_again=LOOKS_AGAIN if dry_run else 0)
         try:
             return preview(sweep) if dry_run else run(sweep)
         finally:
@@ -74,7 +75,7 @@ class Vacuum:
         From the claim on nobody reads there, or points readers there. ``choose`` gets all locations that readers have
         left and that can go, with their objects.
         """
-        return run(_Erasure(self._deletion, erasure, choose))
+        return run(_Erasure(self._remover, erasure, choose))
 
     def give_up(self, write_id: str, *, base_version: int = 0, dry_run: bool) -> VacuumResult:
         """Delete all of one write that was never published, once a claim keeps its publishers from publishing it.
@@ -83,7 +84,7 @@ class Vacuum:
         claimed. Entries older than ``base_version`` do not name it, and are not read. Raises ``ConflictError`` if it is
         published, or will be.
         """
-        discard = _Discard(self._deletion, write_id, base_version)
+        discard = _Discard(self._remover, write_id, base_version)
         return preview(discard) if dry_run else run(discard)
 
     def finish(self) -> tuple[int, ...]:
@@ -97,9 +98,9 @@ class Vacuum:
                 locations=tuple(map(FoundLocation, history.state.outstanding_locations(entry))),
                 dead_writes=tuple(DeadWrite(write_id=dead_id, reason="", objects=(), uploads=()) for dead_id in dead),
             )
-            if self._deletion.kept_for_mirrors(plan) is not plan:
+            if self._remover.kept_for_mirrors(plan) is not plan:
                 continue
-            self._deletion.carry_out(history, entry, plan, self._deletion.deadline())
+            self._remover.carry_out(history, entry, plan, self._remover.deadline())
             if self._opened.log.slots.outcome(entry.version) is not None:
                 finished.append(entry.version)
         record_ended(self._opened.log, history, frozenset())
@@ -124,23 +125,23 @@ class _Seen:
 class _Sweep(PreviewableClaimant[_Seen, tuple[_Seen, VacuumResult], VacuumResult]):
     """Deletes what is old enough."""
 
-    deletion: Deletion
+    remover: Remover
     ages: Ages
     looks_again: int = 0
     last_look: Look | None = None
 
     def __post_init__(self) -> None:
-        self.opened = self.deletion.opened
+        self.opened = self.remover.opened
 
     def read(self) -> _Seen:
         traces = look_for_traces(self.opened.store, self.opened.layout)
-        history, partitions, verifiable = self.deletion.look_around()
+        history, partitions, verifiable = self.remover.look_around()
         oldest = self.opened.log.read_oldest(history, self.ages.history_seconds)
         self.last_look = Look(traces, history, partitions)
         return _Seen(self.last_look, verifiable, oldest)
 
     def waits(self, view: _Seen) -> bool:
-        return bool(view.verifiable) and self.deletion.verify(view.history, view.look.partitions, view.verifiable)
+        return bool(view.verifiable) and self.remover.verify(view.history, view.look.partitions, view.verifiable)
 
     def look(self, view: _Seen) -> Nothing[VacuumResult] | Draft[tuple[_Seen, VacuumResult]] | Again:
         if self.looks_again and self._is_overtaken(view.look):
@@ -151,8 +152,8 @@ class _Sweep(PreviewableClaimant[_Seen, tuple[_Seen, VacuumResult], VacuumResult
         if self.opened.log.slots.closed_for:
             kept = KeptLocation(self.opened.layout.own, "the table was handed over, and no vacuum deletes any more")
             return Nothing(VacuumResult(in_doubt=in_doubt, kept=(kept,)))
-        used = in_use(history, view.look.partitions.values(), self.deletion.why_partial)
-        chosen = self.deletion.spare_others(due_locations(history, used, ages, traces.staged_ids))
+        used = in_use(history, view.look.partitions.values(), self.remover.why_partial)
+        chosen = self.remover.spare_others(due_locations(history, used, ages, traces.staged_ids))
         plan = VacuumResult(
             locations=tuple(map(FoundLocation, chosen.locations)),
             dead_writes=traces.dead_writes(self.opened.store, history, used, ages.dead_write_seconds),
@@ -162,19 +163,19 @@ class _Sweep(PreviewableClaimant[_Seen, tuple[_Seen, VacuumResult], VacuumResult
             kept=chosen.kept,
             in_doubt=in_doubt,
         )
-        return Draft(self.deletion.entry(history, "vacuum", self.deletion.deletes(plan)), (view, plan))
+        return Draft(self.remover.entry(history, "vacuum", self.remover.deletes(plan)), (view, plan))
 
     def planned(self, draft: Draft[tuple[_Seen, VacuumResult]]) -> VacuumResult:
         view, plan = draft.basis
         locations = [found.left for found in plan.locations]
-        return replace(plan, locations=counted_once(self.deletion.found_locations(view.history, locations)))
+        return replace(plan, locations=counted_once(self.remover.found_locations(view.history, locations)))
 
     def before_claim(
         self, draft: Draft[tuple[_Seen, VacuumResult]]
     ) -> Nothing[VacuumResult] | Draft[tuple[_Seen, VacuumResult]]:
         """Let mirrors follow; what needs no claim is done without, and a dead vacuum's entry goes on."""
         view, plan = draft.basis
-        plan = self.deletion.kept_for_mirrors(plan)
+        plan = self.remover.kept_for_mirrors(plan)
         if not plan.locations and not plan.dead_writes:
             record_ended(self.opened.log, view.history, frozenset())
             return Nothing(self._tidied(plan, view))
@@ -184,14 +185,14 @@ class _Sweep(PreviewableClaimant[_Seen, tuple[_Seen, VacuumResult], VacuumResult
         return Draft(unfinished or draft.entry, (view, plan), is_claimed=unfinished is not None)
 
     def deadline(self, draft: Draft[tuple[_Seen, VacuumResult]]) -> Deadline:
-        return self.deletion.deadline(None if draft.is_claimed else draft.entry)
+        return self.remover.deadline(None if draft.is_claimed else draft.entry)
 
     def carry_out(self, draft: Draft[tuple[_Seen, VacuumResult]], deadline: Deadline) -> Nothing[VacuumResult]:
         view, plan = draft.basis
-        return Nothing(self._tidied(self.deletion.carry_out(view.history, draft.entry, plan, deadline), view))
+        return Nothing(self._tidied(self.remover.carry_out(view.history, draft.entry, plan, deadline), view))
 
     def _tidied(self, plan: VacuumResult, view: _Seen) -> VacuumResult:
-        return self.deletion.tidy_up(plan, view.history, view.oldest, self.ages)
+        return self.remover.tidy_up(plan, view.history, view.oldest, self.ages)
 
     def _is_overtaken(self, look: Look) -> bool:
         """Return whether partitions are not where the log has put them, and somebody published since it was read."""
@@ -211,28 +212,28 @@ class _Sweep(PreviewableClaimant[_Seen, tuple[_Seen, VacuumResult], VacuumResult
 class _Erasure(Claimant[tuple[Traces, History, Mapping[PartitionValues, Partition]], bool, LogEntry]):
     """Names what may hold deleted rows: the next sweep deletes it."""
 
-    deletion: Deletion
+    remover: Remover
     erasure: Erasure
     choose: ChooseLocations
 
     def __post_init__(self) -> None:
-        self.opened = self.deletion.opened
+        self.opened = self.remover.opened
 
     def read(self) -> tuple[Traces, History, Mapping[PartitionValues, Partition]]:
         traces = look_for_traces(self.opened.store, self.opened.layout)
-        history, partitions, _ = self.deletion.look_around()
+        history, partitions, _ = self.remover.look_around()
         return traces, history, partitions
 
     def look(self, view: tuple[Traces, History, Mapping[PartitionValues, Partition]]) -> Draft[bool] | Again:
         traces, history, partitions = view
-        free = self.deletion.spare_others(self._erasable(history, partitions, traces))
-        choice = self.choose(history, self.deletion.found_locations(history, free.locations))
+        free = self.remover.spare_others(self._erasable(history, partitions, traces))
+        choice = self.choose(history, self.remover.found_locations(history, free.locations))
         if choice is None:
             return AGAIN
         chosen, kept = choice
         kept = (*kept, *free.kept, *self._out_of_sight(history, partitions))
         keys = tuple(found.key for location in counted_once(chosen) for found in location.objects)
-        entry = self.deletion.entry(history, ERASE, self.deletion.deletes(VacuumResult(locations=chosen)))
+        entry = self.remover.entry(history, ERASE, self.remover.deletes(VacuumResult(locations=chosen)))
         if not chosen:
             entry = replace(entry, deletes=(DeletedLocation.kept_at(self.opened.layout.data(entry.write_id)),))
         described = msgspec.structs.replace(
@@ -262,7 +263,7 @@ class _Erasure(Claimant[tuple[Traces, History, Mapping[PartitionValues, Partitio
         self, history: History, partitions: Mapping[PartitionValues, Partition], traces: Traces
     ) -> DueLocations:
         """Return all that readers have left, but for where they may look, and for writes that are staged."""
-        used = in_use(history, partitions.values(), self.deletion.why_partial)
+        used = in_use(history, partitions.values(), self.remover.why_partial)
         reasons: dict[Place, str] = {}
         for left in history.state.left_locations.values():
             if is_used(used, left):
@@ -276,12 +277,12 @@ class _Erasure(Claimant[tuple[Traces, History, Mapping[PartitionValues, Partitio
 class _Discard(PreviewableClaimant[History, tuple[History, VacuumResult], VacuumResult]):
     """Gives one write up that was never published."""
 
-    deletion: Deletion
+    remover: Remover
     write_id: str
     base_version: int
 
     def __post_init__(self) -> None:
-        self.opened = self.deletion.opened
+        self.opened = self.remover.opened
 
     def read(self) -> History:
         log = self.opened.log
@@ -289,7 +290,7 @@ class _Discard(PreviewableClaimant[History, tuple[History, VacuumResult], Vacuum
 
     def look(self, view: History) -> Draft[tuple[History, VacuumResult]]:
         name, data = self.opened.table.name, self.opened.layout.data(self.write_id)
-        if self.write_id in view.records.possibly_published_ids or self.deletion.in_use_now(view).meets(data.place):
+        if self.write_id in view.records.possibly_published_ids or self.remover.in_use_now(view).meets(data.place):
             raise ConflictError(
                 f"write {self.write_id} of {name} was published, or is being published: it is not discarded, and"
                 f" nothing was deleted. `table-writer history {name}` shows its version; a rollback takes it back.",
@@ -297,18 +298,18 @@ class _Discard(PreviewableClaimant[History, tuple[History, VacuumResult], Vacuum
                 write_id=self.write_id,
             )
         plan = self._plan(view, data)
-        deletes = self.deletion.deletes(plan) or (DeletedLocation.kept_at(data),)
-        return Draft(self.deletion.entry(view, DISCARD, deletes), (view, plan))
+        deletes = self.remover.deletes(plan) or (DeletedLocation.kept_at(data),)
+        return Draft(self.remover.entry(view, DISCARD, deletes), (view, plan))
 
     def planned(self, draft: Draft[tuple[History, VacuumResult]]) -> VacuumResult:
         return draft.basis[1]
 
     def deadline(self, draft: Draft[tuple[History, VacuumResult]]) -> Deadline:
-        return self.deletion.deadline(draft.entry)
+        return self.remover.deadline(draft.entry)
 
     def carry_out(self, draft: Draft[tuple[History, VacuumResult]], deadline: Deadline) -> Nothing[VacuumResult]:
         history, plan = draft.basis
-        return Nothing(self.deletion.carry_out(history, draft.entry, plan, deadline))
+        return Nothing(self.remover.carry_out(history, draft.entry, plan, deadline))
 
     def _plan(self, history: History, data: Location) -> VacuumResult:
         """Return what goes with a write: all of it; nothing yet, if it had claimed an entry which was abandoned."""

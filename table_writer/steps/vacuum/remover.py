@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Final
+from typing import Final, Protocol
 
 from table_writer.errors import MetastoreError, StorageError, TableWriterError
 from table_writer.log.deadline import Deadline
@@ -24,7 +24,6 @@ from table_writer.model.meaning import Operation
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.write import TableLayout
-from table_writer.steps.mirrors.follow import tidy, why_behind
 from table_writer.steps.vacuum.due import (
     Ages,
     DeadWrite,
@@ -93,17 +92,22 @@ def places_of(plan: VacuumResult, layout: TableLayout) -> list[Location]:
     ]
 
 
-def _behind_after(opened: OpenTable, plan: VacuumResult) -> list[str]:
-    """Let mirrors follow once more: one begun meanwhile may name what is deleted, and its process may be gone."""
-    places = places_of(plan, opened.layout)
-    return [reason] if places and (reason := why_behind(opened, places)) else []
+class Mirrors(Protocol):
+    """The mirrors of tables, which may name files that readers have left."""
+
+    def why_behind(self, opened: OpenTable, leaving: Collection[Location]) -> str:
+        """Bring every mirror of a table to the newest version, and say why one is not there; empty if all are."""
+
+    def tidy(self, opened: OpenTable, older_than_seconds: float) -> tuple[str, ...]:
+        """Let the mirrors of a table delete what no reader needs any more; returns what failed."""
 
 
-class Deletion:
+class Remover:
     """Deletes what readers of one table have left, once an entry names it."""
 
-    def __init__(self, opened: OpenTable, *, clock: Callable[[], float] = boot_seconds) -> None:
+    def __init__(self, opened: OpenTable, mirrors: Mirrors, *, clock: Callable[[], float] = boot_seconds) -> None:
         self.opened = opened
+        self._mirrors = mirrors
         self._store = opened.store
         self._log = opened.log
         self._layout = opened.layout
@@ -129,7 +133,7 @@ class Deletion:
         which this one knows nothing, look dead.
         """
         places = places_of(plan, self._layout)
-        reason = why_behind(self.opened, places) if places else ""
+        reason = self._mirrors.why_behind(self.opened, places) if places else ""
         if not reason:
             return plan
         kept = (KeptLocation(place, reason) for place in places)
@@ -258,7 +262,9 @@ class Deletion:
                 dead.append(given_up)
         if not deadline.allows(CHUNK_SECONDS):
             failures.append("the time of this vacuum's claim is over; run it again for the rest")
-        failures += _behind_after(self.opened, plan)
+        # mirrors follow once more: one begun meanwhile may name what is deleted, and its process may be gone
+        places = places_of(plan, self._layout)
+        failures += [reason] if places and (reason := self._mirrors.why_behind(self.opened, places)) else []
         if not failures and not _outstanding(history, entry) - gone:
             record_as_done(self._log, entry, entry)
         if entry.meaning.may_end_other_vacuums:
@@ -313,7 +319,7 @@ class Deletion:
         except TableWriterError as error:
             trimmed = ()
             failures.append(str(error))
-        failures += tidy(self.opened, ages.history_seconds)
+        failures += self._mirrors.tidy(self.opened, ages.history_seconds)
         folded = self._log.save_fold(history, oldest, trimmed)
         return replace(
             plan,
