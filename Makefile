@@ -30,9 +30,10 @@ quick:  ##* Lint, types, contracts, bounds, and all tests that need neither Java
 	$(MAKE) --no-print-directory check VENV=.venv-unit
 	.venv-unit/bin/python -m pytest -n auto -q --without-servers -m "not slow and not lakehouse and not not_quick" $(QUICK)
 
-# Two processes at once, a core each: the fast tests on Spark, and all others.
+# Two processes at once, a core each: the fast tests on Spark, and all others. Below a make that runs two at a time
+# already, these are two of its jobs.
 test: .venv/.ready versitygw  ##* All tests but the slow matrices
-	$(MAKE) --no-print-directory -j2 test-on-spark test-others
+	$(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j2) test-on-spark test-others
 
 test-on-spark: .venv/.ready versitygw
 	$(PYTEST) -m "not slow and lakehouse"

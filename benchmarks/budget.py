@@ -35,11 +35,11 @@ from benchmarks.memory import ForgetfulStore
 from benchmarks.peaks import core_seconds_by_kind
 from benchmarks.servers import best_server
 from table_writer import TableWriter, TableWriterConfig
+from table_writer.jobs.plan.distribution import BATCH_BYTES, UNSEEN_ROWS
+from table_writer.jobs.upload.task import upload_rows
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.spark import open_gateway
 from table_writer.spark.widths import refusing_wide
-from table_writer.steps.plan.distribution import BATCH_BYTES, UNSEEN_ROWS
-from table_writer.steps.upload.task import upload_rows
 from table_writer.storage import open_store
 from table_writer.storage.object_store import ObjectStore
 from table_writer.testing import Lakehouse, lakehouse

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks.scale_world import BODY, PARTITION_COLUMNS, TABLE, ScaleWorld, partition
-from table_writer.log.records import LogEnd
+from table_writer.jobs.running_write import RunningWrite
 from table_writer.model.entry import (
     DeletedLocation,
     EntryPartition,
@@ -32,8 +32,8 @@ from table_writer.model.entry import (
 from table_writer.model.message import CommitMessage
 from table_writer.model.table import Partition, partition_name
 from table_writer.model.write import WrittenFiles, new_write_id
-from table_writer.steps.running_write import RunningWrite
-from table_writer.table.open_table import OpenTable
+from table_writer.protocol.log.records import LogEnd
+from table_writer.protocol.table.open_table import OpenTable
 from tests.publish.world import publisher_of
 
 ENTRIES = (10_000, 100_000)

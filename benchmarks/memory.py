@@ -23,9 +23,9 @@ import boto3
 import numpy as np
 import pyarrow as pa
 
+from table_writer.jobs.upload.task import upload_rows
 from table_writer.model.message import CommitMessage, UploadedPart
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.steps.upload.task import upload_rows
 
 MIB = 1024 * 1024
 SPARK_BATCH_ROWS = 10_000  # spark.sql.execution.arrow.maxRecordsPerBatch

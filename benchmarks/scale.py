@@ -30,11 +30,11 @@ from typing import Final
 from benchmarks.scale_metastore import measure
 from benchmarks.scale_picture import draw
 from benchmarks.scale_world import TABLE, ScaleWorld
+from table_writer.jobs.running_write import RunningWrite
+from table_writer.jobs.upload.job import check_messages
 from table_writer.model.message import CommitMessage, CommitMessages
 from table_writer.model.write import WritePlan, WrittenFiles
 from table_writer.spark.executors import jobs
-from table_writer.steps.running_write import RunningWrite
-from table_writer.steps.upload.job import check_messages
 from table_writer.testing import MetastoreServer
 from tests.publish.world import publisher_of
 

@@ -16,19 +16,19 @@ from datetime import UTC, datetime
 from itertools import chain
 
 from table_writer.config import SessionSettings, TableWriterConfig
-from table_writer.log.owner import Owner, take_root
+from table_writer.jobs.running_write import RunningWrite
 from table_writer.maintenance import Maintenance
 from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart, names_of_task
 from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName, partition_name
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.model.write import WritePlan, WrittenFiles, new_write_id
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.log.owner import Owner, take_root
+from table_writer.protocol.table.open_table import OpenTable
+from table_writer.protocol.table.services import Services
 from table_writer.spark.executors import jobs
-from table_writer.steps.running_write import RunningWrite
 from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo, key_of
 from table_writer.storage.table_files import batches
-from table_writer.table.open_table import OpenTable
-from table_writer.table.services import Services
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.doubles.memory_store import MemoryStore, _Upload
 from tests.publish.world import publisher_of

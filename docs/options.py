@@ -22,8 +22,8 @@ from table_writer.config import (
     StatementKeywords,
     WriteKeywords,
 )
+from table_writer.jobs.calls import CallKeywords
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.calls import CallKeywords
 
 DOCUMENTED_BY: Final[Mapping[type, type]] = {
     WriteKeywords: WriteOptions,

@@ -31,6 +31,7 @@ from table_writer.errors import (
 
 if TYPE_CHECKING:
     from table_writer.config import CompactOptions, RowOptions, TableWriterConfig, WriteOptions
+    from table_writer.jobs.staged_write import StagedFile, StagedWrite
     from table_writer.maintenance import Maintenance
     from table_writer.metastore.settings import GlueSettings
     from table_writer.model.check_result import CheckResult
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from table_writer.reports.plan_report import PlanReport, RowsPlan
     from table_writer.reports.rows_result import RowsResult
     from table_writer.reports.write_result import CompactReport, PartitionResult, WriteResult
-    from table_writer.steps.staged_write import StagedFile, StagedWrite
     from table_writer.storage.hadoop import S3Overrides
     from table_writer.version import __version__
     from table_writer.writer import TableWriter
@@ -94,8 +94,8 @@ _ON_FIRST_USE = {
     "RowsPlan": "table_writer.reports.plan_report",
     "RowsResult": "table_writer.reports.rows_result",
     "S3Overrides": "table_writer.storage.hadoop",
-    "StagedFile": "table_writer.steps.staged_write",
-    "StagedWrite": "table_writer.steps.staged_write",
+    "StagedFile": "table_writer.jobs.staged_write",
+    "StagedWrite": "table_writer.jobs.staged_write",
     "TableWriter": "table_writer.writer",
     "TableWriterConfig": "table_writer.config",
     "WriteOptions": "table_writer.config",

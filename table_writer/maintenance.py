@@ -18,9 +18,13 @@ from table_writer.model.write_mode import WriteMode
 
 if TYPE_CHECKING:
     from table_writer.config import TableWriterConfig
-    from table_writer.log.placements import Placement
+    from table_writer.jobs.announcing import Announcement
     from table_writer.many.round import ChosenTable
     from table_writer.model.table import PartitionValues
+    from table_writer.protocol.log.placements import Placement
+    from table_writer.protocol.operations.entry import RepublishResult
+    from table_writer.protocol.table.open_table import OpenTable
+    from table_writer.protocol.table.services import Services
     from table_writer.reports.erasure_report import ErasureReport
     from table_writer.reports.health_reports import DoctorReport
     from table_writer.reports.history_reports import (
@@ -38,10 +42,6 @@ if TYPE_CHECKING:
     from table_writer.reports.staged_report import StagedDetail, StagedReport
     from table_writer.reports.vacuum_reports import DiscardReport, UploadsReport, VacuumReport
     from table_writer.reports.write_result import WriteResult
-    from table_writer.steps.announcing import Announcement
-    from table_writer.steps.publish.entry import RepublishResult
-    from table_writer.table.open_table import OpenTable
-    from table_writer.table.services import Services
 
 OF_SPARK: Final = (
     *(mode.value for mode in WriteMode),
@@ -122,7 +122,7 @@ class Maintenance:
         services: Services | None = None,
     ) -> None:
         from table_writer.config import TableWriterConfig
-        from table_writer.table.services import Services
+        from table_writer.protocol.table.services import Services
 
         refuse_namesake()
         self._services = services or Services.without_spark(metastore_uri, config or TableWriterConfig())
@@ -232,7 +232,7 @@ class Maintenance:
         >>> [(one.name, one.change, one.rows_after) for one in keeper.changes("mart.orders", 0, 1).partitions]
         [('dt=2024-01-01', 'added', 2)]
         """
-        from table_writer.log.changes import changes_between
+        from table_writer.protocol.log.changes import changes_between
         from table_writer.reports.history_reports import ChangesReport
 
         opened = self._open(table)
@@ -293,8 +293,8 @@ class Maintenance:
         >>> [(one.name, one.state, one.rows) for one in keeper.partitions("mart.orders").partitions]
         [('dt=2024-01-01', 'published', 2)]
         """
+        from table_writer.protocol.table.present import Present
         from table_writer.reports.history_reports import PartitionsReport
-        from table_writer.table.present import Present
 
         opened = self._open(table)
         present = Present(opened, opened.partition_values(partitions))
@@ -321,8 +321,8 @@ class Maintenance:
         MetastoreError, StorageError, OutcomeUnknownError
             It could not be resolved yet; call again.
         """
+        from table_writer.jobs.announcing import announced
         from table_writer.model.table import TableName
-        from table_writer.steps.announcing import announced
 
         with announced(self._services, "recover", table, dry_run=dry_run) as announcement:
             opened = self._services.open_table(TableName.parse(table))
@@ -330,15 +330,15 @@ class Maintenance:
             return self._recover(opened, dry_run=dry_run, accept_loss=accept_loss)
 
     def _recover(self, opened: OpenTable, *, dry_run: bool, accept_loss: bool) -> RecoverReport:
-        from table_writer.log.owner import is_of_earlier_table
-        from table_writer.log.placements import Placement
+        from table_writer.mirrors import follow as mirrors
+        from table_writer.mirrors.follow import follow
         from table_writer.model.table import locations
+        from table_writer.protocol.log.owner import is_of_earlier_table
+        from table_writer.protocol.log.placements import Placement
+        from table_writer.protocol.operations.correction import Correction
+        from table_writer.protocol.vacuum.remover import interrupted
+        from table_writer.protocol.vacuum.sweep import Vacuum
         from table_writer.reports.history_reports import RecoverReport
-        from table_writer.steps.mirrors import follow as mirrors
-        from table_writer.steps.mirrors.follow import follow
-        from table_writer.steps.publish.correction import Correction
-        from table_writer.steps.vacuum.remover import interrupted
-        from table_writer.steps.vacuum.sweep import Vacuum
 
         is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses the files of a table with another name
         lost_versions = opened.log.lister.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
@@ -451,11 +451,11 @@ class Maintenance:
         >>> [one.table for one in keeper.vacuum_many(database="mart").results]
         ['mart.orders']
         """
+        from table_writer.jobs.announcing import announced
         from table_writer.many.round import Round, choose
         from table_writer.many.visit import TableVisit
+        from table_writer.protocol.vacuum.due import require_safe
         from table_writer.reports.many_reports import many_report
-        from table_writer.steps.announcing import announced
-        from table_writer.steps.vacuum.due import require_safe
 
         if older_than is not None:
             require_safe("", older_than, SAFE_AGE, force=force)
@@ -547,12 +547,12 @@ class Maintenance:
         ConflictError
             Somebody else published one of the partitions meanwhile; nothing changed.
         """
-        from table_writer.log.versions import require_one_name, version_meant
+        from table_writer.jobs.announcing import announced
+        from table_writer.mirrors.follow import follow
+        from table_writer.protocol.log.versions import require_one_name, version_meant
+        from table_writer.protocol.operations.rollback import roll_back
         from table_writer.reports.history_facts import partition_facts
         from table_writer.reports.history_reports import RollbackReport
-        from table_writer.steps.announcing import announced
-        from table_writer.steps.mirrors.follow import follow
-        from table_writer.steps.publish.rollback import roll_back
 
         require_one_name(version, as_of, write_id)
         with announced(self._services, "rollback", table, dry_run=dry_run) as announcement:
@@ -602,11 +602,11 @@ class Maintenance:
         InvalidInputError
             The age is too low and ``force`` was not given.
         """
-        from table_writer.steps.announcing import announced
-        from table_writer.steps.mirrors import follow as mirrors
-        from table_writer.steps.vacuum.due import vacuum_ages
-        from table_writer.steps.vacuum.sweep import Vacuum
-        from table_writer.steps.vacuum_results import vacuum_report
+        from table_writer.jobs.announcing import announced
+        from table_writer.jobs.vacuum_results import vacuum_report
+        from table_writer.mirrors import follow as mirrors
+        from table_writer.protocol.vacuum.due import vacuum_ages
+        from table_writer.protocol.vacuum.sweep import Vacuum
 
         with announced(self._services, "vacuum", table, dry_run=dry_run) as announcement:
             opened = self._open(table, announcement)
@@ -647,7 +647,7 @@ class Maintenance:
         ...     print(error.message.partition(":")[0])
         the log of mart.orders has no erasure by write nobody
         """
-        from table_writer.steps.certificate import erasure_report
+        from table_writer.jobs.certificate import erasure_report
 
         return erasure_report(self._open(table), write_id)
 
@@ -687,8 +687,8 @@ class Maintenance:
         'dropped'
         """
         from table_writer.config import require_mirrors
-        from table_writer.steps.announcing import announced
-        from table_writer.steps.mirroring import brought_up, compared, dropped
+        from table_writer.jobs.announcing import announced
+        from table_writer.mirrors.reporting import brought_up, compared, dropped
 
         require_mirrors([as_], "as_")
         if repair + check + drop > 1:
@@ -731,8 +731,8 @@ class Maintenance:
         'taken back'
         """
         from table_writer.config import require_mirrors
-        from table_writer.steps.announcing import announced
-        from table_writer.steps.handover import handed_over, taken_back
+        from table_writer.jobs.announcing import announced
+        from table_writer.mirrors.handover import handed_over, taken_back
 
         if bool(to) == undo:
             raise InvalidInputError("say either to which kind of table it goes over, or undo")
@@ -765,8 +765,8 @@ class Maintenance:
         force
             Allow an age under 24 hours.
         """
-        from table_writer.steps.announcing import announced
-        from table_writer.steps.vacuum.due import require_safe
+        from table_writer.jobs.announcing import announced
+        from table_writer.protocol.vacuum.due import require_safe
 
         require_age("older_than", older_than)
         with announced(self._services, "vacuum", table, dry_run=dry_run or not abort) as announcement:
@@ -777,11 +777,11 @@ class Maintenance:
             return announcement.finished(self._uploads(opened, seconds, abort=abort, dry_run=dry_run))
 
     def _uploads(self, opened: OpenTable, seconds: float, *, abort: bool, dry_run: bool) -> UploadsReport:
+        from table_writer.jobs.vacuum_results import upload_details, vacuum_report
+        from table_writer.mirrors import follow as mirrors
+        from table_writer.protocol.vacuum.due import Ages, look_for_traces
+        from table_writer.protocol.vacuum.sweep import Vacuum
         from table_writer.reports.vacuum_reports import UploadsReport
-        from table_writer.steps.mirrors import follow as mirrors
-        from table_writer.steps.vacuum.due import Ages, look_for_traces
-        from table_writer.steps.vacuum.sweep import Vacuum
-        from table_writer.steps.vacuum_results import upload_details, vacuum_report
 
         traces = look_for_traces(opened.store, opened.layout)
         uploads = tuple(opened.store.list_uploads(opened.layout.root.key))
@@ -810,8 +810,8 @@ class Maintenance:
         partitions
             Names such as ``"dt=2024-01-01"``. Default: all.
         """
+        from table_writer.jobs.announcing import announced
         from table_writer.model.table import TableName
-        from table_writer.steps.announcing import announced
 
         with announced(self._services, "restore", table, dry_run=dry_run) as announcement:
             opened = self._services.open_table(TableName.parse(table))
@@ -826,11 +826,11 @@ class Maintenance:
         *,
         dry_run: bool,
     ) -> RestoreReport:
-        from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
+        from table_writer.mirrors.follow import follow
+        from table_writer.protocol.log.owner import adopt_root, is_of_earlier_table, require_in_place
+        from table_writer.protocol.operations.restore import restore_partitions
         from table_writer.reports.history_facts import partition_facts
         from table_writer.reports.history_reports import RestoreReport
-        from table_writer.steps.mirrors.follow import follow
-        from table_writer.steps.publish.restore import restore_partitions
 
         is_new = is_of_earlier_table(opened.store, opened.layout, opened.owner)
         if is_new:
@@ -866,7 +866,7 @@ class Maintenance:
         self, opened: OpenTable, republished: RepublishResult, chosen_values: Collection[PartitionValues] | None
     ) -> str:
         """Name the partitions of a table created again that are not restored yet; a write would forget their rows."""
-        from table_writer.steps.publish.restore import restore_partitions
+        from table_writer.protocol.operations.restore import restore_partitions
 
         if chosen_values is not None:
             republished = restore_partitions(opened, None, dry_run=True)
@@ -963,7 +963,7 @@ class Maintenance:
             It may have changed something; call it again.
         """
         from table_writer.model.table import TableName
-        from table_writer.steps.publish.adopt import adopt
+        from table_writer.protocol.operations.adopt import adopt
 
         adopt(self._services.open_table(TableName.parse(table)), accept_loss=accept_loss)
 
@@ -975,8 +975,8 @@ class Maintenance:
         >>> keeper.staged("mart.orders").staged
         ()
         """
+        from table_writer.jobs.staged_writes import StagedWrites
         from table_writer.reports.staged_report import StagedReport, staged_summary
-        from table_writer.steps.staged_writes import StagedWrites
 
         opened = self._open(table)
         staged_writes, unreadable = StagedWrites(opened).find_all()
@@ -991,8 +991,8 @@ class Maintenance:
 
         :meth:`staged` lists each ``write_id``; ``InvalidInputError`` says why one is not staged any more, or not yet.
         """
+        from table_writer.jobs.staged_writes import StagedWrites
         from table_writer.reports.staged_report import staged_detail
-        from table_writer.steps.staged_writes import StagedWrites
 
         return staged_detail(StagedWrites(self._open(table)).find(write_id))
 
@@ -1025,11 +1025,11 @@ class Maintenance:
         StorageError, MetastoreError, OutcomeUnknownError
             As of every write. Unless the outcome is unknown, it stays staged.
         """
+        from table_writer.jobs.announcing import announced
+        from table_writer.jobs.results import repeated_result
+        from table_writer.jobs.staged_writes import StagedWrites
+        from table_writer.protocol.table.open_table import RepeatedError
         from table_writer.reports.staged_report import staged_detail
-        from table_writer.steps.announcing import announced
-        from table_writer.steps.results import repeated_result
-        from table_writer.steps.staged_writes import StagedWrites
-        from table_writer.table.open_table import RepeatedError
 
         with announced(self._services, "publish", table, dry_run=dry_run) as announcement:
             opened = self._open(table, announcement)
@@ -1060,9 +1060,9 @@ class Maintenance:
         ConflictError
             Another process has published it, or is about to.
         """
-        from table_writer.steps.announcing import announced
-        from table_writer.steps.staged_writes import StagedWrites
-        from table_writer.steps.vacuum_results import discard_report
+        from table_writer.jobs.announcing import announced
+        from table_writer.jobs.staged_writes import StagedWrites
+        from table_writer.jobs.vacuum_results import discard_report
 
         with announced(self._services, "discard", table, dry_run=dry_run) as announcement:
             opened = self._open(table, announcement)
@@ -1083,7 +1083,7 @@ class Maintenance:
 def __getattr__(name: str) -> Any:
     """Return a type of the constructor's parameters, which the check of its first call asks for."""
     if name == "Services":
-        from table_writer.table.services import Services
+        from table_writer.protocol.table.services import Services
 
         return Services
     if name == "TableWriterConfig":

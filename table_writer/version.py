@@ -22,8 +22,8 @@ MODULES_OF_TASKS: Final = {
         "__init__ answers azure azure_client gcs gcs_bucket gcs_client local object_store remote"
         " parquet_rows s3 s3_advice s3_client s3_credentials settings worker"
     ),
-    "steps/": "__init__",
-    "steps/upload/": "__init__ arrays figures files parquet partitioning parts task",
+    "jobs/": "__init__",
+    "jobs/upload/": "__init__ arrays figures files parquet partitioning parts task",
 }
 FILES_OF_TASKS: Final = tuple(
     f"{folder}{name}.py" for folder, names in MODULES_OF_TASKS.items() for name in names.split()

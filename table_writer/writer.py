@@ -25,10 +25,25 @@ from table_writer.config import (
     WriteOptions,
 )
 from table_writer.errors import InvalidInputError, refuse_namesake
+from table_writer.jobs.batches import TravellingBatchWriter, batch_writer, write_one
+from table_writer.jobs.calls import Call, CallKeywords, call_of, require_rows
+from table_writer.jobs.preview import Preview, plan_of_rows
+from table_writer.jobs.rows.change import RewrittenRows, RowCall, RowChange
+from table_writer.jobs.rows.deduplicate import Deduplicated
+from table_writer.jobs.rows.difference import row_changes
+from table_writer.jobs.rows.merge import SEARCH_ABOVE_BYTES, Matched, Merge, Missing
+from table_writer.jobs.rows.rewrite import Rewrite
+from table_writer.jobs.rows.statement import change_of, write_of
+from table_writer.jobs.rows.where import DeletedWhere, UpdatedWhere
+from table_writer.jobs.run import Steps
+from table_writer.jobs.session_services import SessionServices
+from table_writer.jobs.staged_write import StagedWrite
+from table_writer.jobs.staged_writes import StagedWrites
 from table_writer.maintenance import Maintenance, meant_by
 from table_writer.model.new_table import NewTable
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.table.past import Past
 from table_writer.reports.health_reports import DoctorReport
 from table_writer.reports.history_reports import ChangesReport, RecoverReport
 from table_writer.reports.plan_report import PlanReport
@@ -39,21 +54,6 @@ from table_writer.spark import is_connect, open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.spark.sql import version_name
 from table_writer.spark.statement import Insertion
-from table_writer.steps.batches import TravellingBatchWriter, batch_writer, write_one
-from table_writer.steps.calls import Call, CallKeywords, call_of, require_rows
-from table_writer.steps.preview import Preview, plan_of_rows
-from table_writer.steps.rows.change import RewrittenRows, RowCall, RowChange
-from table_writer.steps.rows.deduplicate import Deduplicated
-from table_writer.steps.rows.difference import row_changes
-from table_writer.steps.rows.merge import SEARCH_ABOVE_BYTES, Matched, Merge, Missing
-from table_writer.steps.rows.rewrite import Rewrite
-from table_writer.steps.rows.statement import change_of, write_of
-from table_writer.steps.rows.where import DeletedWhere, UpdatedWhere
-from table_writer.steps.run import Steps
-from table_writer.steps.session_services import SessionServices
-from table_writer.steps.staged_write import StagedWrite
-from table_writer.steps.staged_writes import StagedWrites
-from table_writer.table.past import Past
 
 
 @checked

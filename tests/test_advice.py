@@ -23,7 +23,7 @@ import table_writer
 from table_writer import Maintenance, StagedWrite, TableWriter, check, config, testing
 from table_writer.cli.arguments import UsageError
 from table_writer.cli.commands import build_parser
-from table_writer.steps.calls import CallKeywords
+from table_writer.jobs.calls import CallKeywords
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "table_writer"

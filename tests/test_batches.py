@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame
 
 from table_writer.errors import CheckFailedError, ConflictError, OutcomeUnknownError, StorageError, TableWriterError
+from table_writer.jobs.batches import batch_writer
 from table_writer.model.check_result import CheckResult
-from table_writer.steps.batches import batch_writer
 
 
 class Batch(DataFrame):
@@ -42,7 +42,7 @@ def test_the_first_line_of_a_failed_batch_is_what_the_error_says(
         def query_ids(self) -> frozenset[str]:
             return frozenset()
 
-    monkeypatch.setattr("table_writer.steps.batches.open_gateway", lambda _: Gateway())
+    monkeypatch.setattr("table_writer.jobs.batches.open_gateway", lambda _: Gateway())
     monkeypatch.setattr(Batch, "sparkSession", None)
     with pytest.raises(TableWriterError) as raised:
         batch_writer(fail, "mart.orders", "append", "orders", {})(Batch(), 7)

@@ -34,9 +34,9 @@ from table_writer import (
     check,
     read_arrow,
 )
-from table_writer.steps.batches import batch_writer
-from table_writer.steps.session_services import SessionServices
-from table_writer.table.services import Services
+from table_writer.jobs.batches import batch_writer
+from table_writer.jobs.session_services import SessionServices
+from table_writer.protocol.table.services import Services
 from table_writer.testing.embedded import lakehouse
 from tests.publish.world import TABLE, World
 

@@ -25,7 +25,7 @@ LISTED_FILE: Final = re.compile(r"^``(\w+)``  +\w", re.MULTILINE)
 TREE_LINE: Final = re.compile(r"^[├└]─ (.*?)(?:   |$)", re.MULTILINE)
 GATEWAYS: Final = ("storage", "metastore", "spark", "testing")
 """They are what the others call: a call in there is no decision."""
-STEPS: Final = ("plan", "upload", "complete", "check", "publish")
+STEPS: Final = ("plan", "upload", "complete", "check", "operations")
 
 
 @cache
@@ -96,7 +96,8 @@ def test_a_folder_lists_exactly_its_files_and_folders(folder: str) -> None:
 
 
 def test_the_folders_of_the_steps_list_their_files() -> None:
-    named = {"steps", *(f"steps/{step}" for step in ("plan", "upload", "publish", "vacuum")), "table", "log", "many"}
+    named = {"jobs", "jobs/plan", "jobs/upload", "protocol", "mirrors", "many"}
+    named |= {f"protocol/{folder}" for folder in ("log", "table", "operations", "vacuum")}
     assert named <= set(folders_with_a_list())
 
 
@@ -152,32 +153,45 @@ def test_readers_switch_in_one_file() -> None:
     which log a table has, and the table by which readers find a mirror.
     """
     assert callers_of("alter_partitions") == {
-        "steps/publish/switch.py",
-        "steps/publish/statistics.py",
-        "steps/publish/adopt.py",
-        "log/known_log.py",
-        "steps/mirrors/iceberg/catalog.py",
+        "protocol/operations/switch.py",
+        "protocol/operations/statistics.py",
+        "protocol/operations/adopt.py",
+        "protocol/log/known_log.py",
+        "mirrors/iceberg/catalog.py",
     }
-    assert callers_of("add_partitions", "drop_partition") == {"steps/publish/switch.py", "steps/publish/base.py"}
+    assert callers_of("add_partitions", "drop_partition") == {
+        "protocol/operations/switch.py",
+        "protocol/operations/base.py",
+    }
 
 
 def test_copies_come_to_where_readers_look_in_one_file() -> None:
     """The others copy to a directory of the write's own, before the switch."""
-    assert store_callers("copy") == {"steps/publish/in_place.py", "steps/complete.py", "steps/publish/copies.py"}
+    assert store_callers("copy") == {
+        "protocol/operations/in_place.py",
+        "jobs/complete.py",
+        "protocol/operations/copies.py",
+    }
 
 
 def test_published_files_are_deleted_in_one_file() -> None:
     """The others delete files of a write that is not published, objects of logs, turns, markers, what was tried."""
-    mirrors = {"steps/mirrors/delta/log.py", "steps/mirrors/iceberg/table.py"}
-    assert callers_of("delete_keys") == {"steps/vacuum/remover.py", "steps/complete.py", *mirrors}
-    log = {"storage/table_files.py", "log/owner.py", "log/registration.py", "log/table_log.py", "log/marks.py"}
-    others = {"steps/complete.py", "steps/upload/job.py", "steps/rows/turns.py", "doctor/servers.py"}
-    others |= {"steps/publish/success.py"}
+    mirrors = {"mirrors/delta/log.py", "mirrors/iceberg/table.py"}
+    assert callers_of("delete_keys") == {"protocol/vacuum/remover.py", "jobs/complete.py", *mirrors}
+    log = {
+        "storage/table_files.py",
+        "protocol/log/owner.py",
+        "protocol/log/registration.py",
+        "protocol/log/table_log.py",
+        "protocol/log/marks.py",
+    }
+    others = {"jobs/complete.py", "jobs/upload/job.py", "jobs/rows/turns.py", "doctor/servers.py"}
+    others |= {"protocol/operations/success.py"}
     assert store_callers("delete") == {*log, *others}
 
 
 def test_uploads_are_completed_in_one_file() -> None:
-    assert store_callers("complete_upload") - {"doctor/servers.py"} == {"steps/complete.py"}
+    assert store_callers("complete_upload") - {"doctor/servers.py"} == {"jobs/complete.py"}
 
 
 def test_entries_are_claimed_in_one_place() -> None:
@@ -193,22 +207,27 @@ def test_entries_are_claimed_in_one_place() -> None:
 def test_one_file_knows_the_order_of_the_steps() -> None:
     knows_all = set()
     for name, file in product_files():
-        modules = {module.removeprefix("table_writer.").removeprefix("steps.") for module in imported_by(file)}
+        modules = {
+            module.removeprefix("table_writer.").removeprefix("jobs.").removeprefix("protocol.")
+            for module in imported_by(file)
+        }
         if {module.split(".")[0] for module in modules} >= set(STEPS):
             knows_all.add(name)
-    assert knows_all == {"steps/run.py"}
+    assert knows_all == {"jobs/run.py"}
 
 
 def pure_modules() -> list[str]:
     """Return the files that the log's docstring calls pure."""
-    text = ast.get_docstring(parsed(PACKAGE / "log/__init__.py")) or ""
+    text = ast.get_docstring(parsed(PACKAGE / "protocol/log/__init__.py")) or ""
     return LISTED_FILE.findall(text[text.index("Pure") : text.index("In the store, and by clocks")])
 
 
 @pytest.mark.parametrize("name", pure_modules())
 def test_what_is_called_pure_imports_nothing_that_reads_or_writes(name: str) -> None:
-    pure = re.compile(rf"table_writer\.(errors|model\.\w+|log\.({'|'.join(pure_modules())}))")
-    modules = {module for module in imported_by(PACKAGE / f"log/{name}.py") if module.split(".")[0] not in STANDARD}
+    pure = re.compile(rf"table_writer\.(errors|model\.\w+|protocol\.log\.({'|'.join(pure_modules())}))")
+    modules = {
+        module for module in imported_by(PACKAGE / f"protocol/log/{name}.py") if module.split(".")[0] not in STANDARD
+    }
     assert [module for module in sorted(modules) if not pure.fullmatch(module)] == []
 
 
@@ -219,7 +238,7 @@ def test_executors_need_no_requirement_but_pyarrow_botocore_and_spark_itself() -
     requirements = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     names = {re.split(r"[^\w.-]", text)[0].lower().replace("-", "_") for text in requirements} | {"botocore"}
     modules = (
-        "table_writer.steps.upload.task, table_writer.storage.worker, table_writer.storage.s3"  # opened by its settings
+        "table_writer.jobs.upload.task, table_writer.storage.worker, table_writer.storage.s3"  # opened by its settings
     )
     program = f"import sys, {modules}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True).stdout

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 import pytest
 
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError
+from table_writer.jobs.complete import MANY_UPLOADS, Completer
 from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart, names_of_task
 from table_writer.progress import WriteProgress, report_progress
-from table_writer.steps.complete import MANY_UPLOADS, Completer
 from table_writer.storage.object_store import UploadInfo
 from tests.doubles.memory_store import MemoryStore
 

@@ -17,18 +17,18 @@ import pytest
 import table_writer
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import ConflictError
+from table_writer.jobs.running_write import RunningWrite
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.process import PerProcess
 from table_writer.model.table import Column, Table, TableName
 from table_writer.progress import Progress, WriteProgress, current, report_progress
+from table_writer.protocol.table.services import Services
 from table_writer.reports.listeners import BarListener
-from table_writer.steps.running_write import RunningWrite
 from table_writer.storage.local import LocalStore
 from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import S3Settings, StaticKeys
-from table_writer.table.services import Services
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.doubles.memory_store import MemoryStore
 from tests.forked import MetastoreOfNames, StoreOfNames, in_child, serving
@@ -354,9 +354,9 @@ def test_what_a_process_has_opened_cannot_be_handed_to_another(
 
 LOCAL_TO_A_CALL = {
     "model/process.py": "the holder itself, which makes a new one",
-    "steps/complete.py": "of one completion",
-    "steps/upload/parts.py": "of one task of an executor",
-    "log/registration.py": "asked only by the process that made it",
+    "jobs/complete.py": "of one completion",
+    "jobs/upload/parts.py": "of one task of an executor",
+    "protocol/log/registration.py": "asked only by the process that made it",
     "progress.py": "asked only by the process that made it",
     "metastore/connection.py": "of a line, which a process holds",
     "storage/s3_credentials.py": "of a client, which a process holds",

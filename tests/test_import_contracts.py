@@ -34,16 +34,16 @@ PLACES: Final = [
     "cli/main.py",
     "config.py",
     "doctor/table.py",
-    "log/rules.py",
+    "protocol/log/rules.py",
     "model/entry.py",
     "reports/page/__init__.py",
-    "steps/mirrors/mirror.py",
-    "steps/rows/where.py",
-    "steps/vacuum/sweep.py",
+    "mirrors/mirror.py",
+    "jobs/rows/where.py",
+    "protocol/vacuum/sweep.py",
     "storage/local.py",
-    "table/present.py",
+    "protocol/table/present.py",
 ]
-WITHOUT_SPARK: Final = [place for place in PLACES if not place.startswith(("check", "steps/rows"))]
+WITHOUT_SPARK: Final = [place for place in PLACES if not place.startswith(("check", "jobs/rows"))]
 
 
 def contracts(root: Path) -> subprocess.CompletedProcess[str]:

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField
 
+from table_writer.jobs.plan.types import CHAR_VARCHAR
 from table_writer.model.table import NULL_PARTITION
 from table_writer.spark.sql import in_partitions
-from table_writer.steps.plan.types import CHAR_VARCHAR
 from table_writer.testing import Lakehouse
 
 

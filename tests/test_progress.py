@@ -17,6 +17,7 @@ import pytest
 from table_writer import progress
 from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError, StorageError
+from table_writer.jobs.complete import Completer
 from table_writer.model.message import PendingUpload
 from table_writer.progress import Progress, Stopwatch, WriteProgress, current, report_progress
 from table_writer.reports import listeners
@@ -24,7 +25,6 @@ from table_writer.reports.listeners import BarListener, LogListener, listener, s
 from table_writer.spark import open_gateway
 from table_writer.spark.classic import run_interruptibly
 from table_writer.spark.executors import ITEMS_PER_TASK, Executors
-from table_writer.steps.complete import Completer
 from table_writer.testing.embedded import Lakehouse
 from table_writer.writer import TableWriter
 from tests.doubles.memory_metastore import MemoryMetastore

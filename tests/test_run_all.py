@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from table_writer.errors import StorageError
-from table_writer.steps.complete import run_all
+from table_writer.jobs.complete import run_all
 
 THREADS = [1, 3, 8]
 

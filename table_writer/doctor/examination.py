@@ -13,8 +13,8 @@ from table_writer.doctor import servers, spark, table
 from table_writer.doctor.findings import error, note, worst_first
 from table_writer.doctor.subject import Subject
 from table_writer.errors import MetastoreError, StorageError, TableWriterError
+from table_writer.protocol.table.open_table import OpenTable
 from table_writer.reports.health_reports import Finding
-from table_writer.table.open_table import OpenTable
 
 Check = Callable[[Subject], Iterable[Finding]]
 

@@ -7,20 +7,20 @@ from dataclasses import replace
 from typing import Final
 
 from table_writer.errors import InvalidInputError, counted
-from table_writer.log.history import History
-from table_writer.log.placements import Placement
-from table_writer.log.records import SlotRecord
-from table_writer.log.rules import claim_is_over
-from table_writer.log.stored import Allowance
-from table_writer.log.table_log import TableLog
+from table_writer.mirrors import follow as mirrors
 from table_writer.model.table import PartitionValues, Table, TableName, shown_name
+from table_writer.protocol.log.history import History
+from table_writer.protocol.log.placements import Placement
+from table_writer.protocol.log.records import SlotRecord
+from table_writer.protocol.log.rules import claim_is_over
+from table_writer.protocol.log.stored import Allowance
+from table_writer.protocol.log.table_log import TableLog
+from table_writer.protocol.table.open_table import OpenTable
+from table_writer.protocol.vacuum.due import Look, vacuum_ages
+from table_writer.protocol.vacuum.remover import VacuumResult
+from table_writer.protocol.vacuum.sweep import Vacuum
 from table_writer.reports.health_reports import BEHIND, IN_DOUBT, Finding
-from table_writer.steps.mirrors import follow as mirrors
-from table_writer.steps.vacuum.due import Look, vacuum_ages
-from table_writer.steps.vacuum.remover import VacuumResult
-from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.storage.object_store import many
-from table_writer.table.open_table import OpenTable
 
 SHOWN_NAMES: Final = 10
 WORST_FIRST: Final = ("error", "warning", "note", "ok")

@@ -13,25 +13,25 @@ from typing import Final, TypeAlias
 
 from table_writer.doctor.findings import error, misplaced_partitions, publishes_in_doubt, readable_entries
 from table_writer.errors import InvalidInputError
-from table_writer.log.changes import change_of
-from table_writer.log.history import History
-from table_writer.log.placements import Placement
-from table_writer.log.records import SlotRecord
-from table_writer.log.stored import Allowance, TooMuchError
+from table_writer.jobs.vacuum_results import vacuum_report
+from table_writer.mirrors import follow as mirrors
 from table_writer.model.entry import Outcome
 from table_writer.model.partition_facts import PartitionNow
 from table_writer.model.table import PartitionValues, shown_name
+from table_writer.protocol.log.changes import change_of
+from table_writer.protocol.log.history import History
+from table_writer.protocol.log.placements import Placement
+from table_writer.protocol.log.records import SlotRecord
+from table_writer.protocol.log.stored import Allowance, TooMuchError
+from table_writer.protocol.table.open_table import OpenTable
+from table_writer.protocol.table.present import placements_now
+from table_writer.protocol.vacuum.due import Look, look_for_traces, vacuum_ages
+from table_writer.protocol.vacuum.sweep import Vacuum
 from table_writer.reports.health_reports import FAILED, HEALTHS, IN_DOUBT, Finding
 from table_writer.reports.history_facts import small_files_notes, summaries
 from table_writer.reports.page.facts import AtWork, Generations, LeftByAge
 from table_writer.reports.page.table_page import TablePage
 from table_writer.reports.vacuum_reports import VacuumReport
-from table_writer.steps.mirrors import follow as mirrors
-from table_writer.steps.vacuum.due import Look, look_for_traces, vacuum_ages
-from table_writer.steps.vacuum.sweep import Vacuum
-from table_writer.steps.vacuum_results import vacuum_report
-from table_writer.table.open_table import OpenTable
-from table_writer.table.present import placements_now
 
 SHOWN_VERSIONS: Final = 60  # in the picture of generations
 SHOWN_PARTITIONS: Final = 40

@@ -12,11 +12,11 @@ from typing import Final, TypeVar
 from table_writer.doctor.findings import error, note, ok, warning
 from table_writer.doctor.subject import Subject
 from table_writer.errors import MetastoreError, PartitionExistsError, TableWriterError, counted
-from table_writer.log.history import History
 from table_writer.metastore.connection import RefusedError
 from table_writer.metastore.protocol import CAUSE, compares_and_sets
 from table_writer.metastore.settings import GLUE_BATCH, GLUE_SCHEME
 from table_writer.model.location import AZURE_SCHEMES, GCS_SCHEMES, Location
+from table_writer.protocol.log.history import History
 from table_writer.reports.health_reports import Finding
 from table_writer.storage.proof import MAX_SKEW_SECONDS, TRIALS, Probe, RefutedError, clock_skew_seconds, race
 from table_writer.storage.s3 import LifecycleRule, S3Store, bucket_versioning, incomplete_upload_rules
@@ -267,7 +267,7 @@ def longest_write(history: History) -> timedelta:
     """Return how long the longest write took from its plan to its claim, both by its own writer's clock."""
     longest = timedelta(0)
     for record in history.records:
-        if record.entry.meaning.has_own_files:
+        if record.entry.meaning.brings_rows:
             try:
                 time_text = record.entry.write_id.partition("-")[0]
                 planned_at = datetime.strptime(time_text, WRITE_ID_TIME).replace(tzinfo=UTC)

@@ -10,11 +10,11 @@ from typing import Final
 from table_writer.doctor.findings import error, note, ok, warning
 from table_writer.doctor.subject import Subject
 from table_writer.errors import counted
+from table_writer.jobs.plan.file_options import LEVEL_KEYS, codec_of, is_arrows
+from table_writer.jobs.plan.parquet_settings import FileSettings
 from table_writer.metastore.settings import unusable_client
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.reports.health_reports import Finding
-from table_writer.steps.plan.file_options import LEVEL_KEYS, codec_of, is_arrows
-from table_writer.steps.plan.parquet_settings import FileSettings
 from table_writer.storage.hadoop import bucket_values, part_bytes, why_renamed
 
 MIB: Final = 1024 * 1024

@@ -9,12 +9,12 @@ from functools import partial
 from table_writer.config import TableWriterConfig
 from table_writer.doctor.findings import error, note, ok, warning, worst_first
 from table_writer.model.location import Location
+from table_writer.protocol.table.services import hadoop_without_spark
 from table_writer.reports.health_reports import DoctorReport, Finding
 from table_writer.storage import open_store
 from table_writer.storage.hadoop import settings_for
 from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.proof import TRIALS, Verdict, probe_below, try_store
-from table_writer.table.services import hadoop_without_spark
 
 
 def examine_store(location: str, config: TableWriterConfig) -> DoctorReport:

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from table_writer.doctor.findings import dry_run_of_vacuum, names_of
 from table_writer.errors import TableWriterError
-from table_writer.log.history import History
 from table_writer.model.table import Partition, PartitionValues
-from table_writer.steps.vacuum.due import Look
-from table_writer.steps.vacuum.remover import VacuumResult
-from table_writer.table.open_table import OpenTable
+from table_writer.protocol.log.history import History
+from table_writer.protocol.table.open_table import OpenTable
+from table_writer.protocol.vacuum.due import Look
+from table_writer.protocol.vacuum.remover import VacuumResult
 
 Read = TypeVar("Read")
 

@@ -17,27 +17,27 @@ from table_writer.doctor.findings import (
 )
 from table_writer.doctor.subject import Subject
 from table_writer.errors import InvalidInputError, counted
-from table_writer.log.history import History
-from table_writer.log.known_log import overwritten_versions, refuse_unknown_publishes, unknown_publishes
-from table_writer.log.listing import CHECKPOINT_EVERY_VERSIONS, Listing
-from table_writer.log.owner import Owner, found_log_id, require_in_place
-from table_writer.log.placements import Placement
-from table_writer.log.registration import read_registrations
-from table_writer.log.rules import is_covered
-from table_writer.log.state import LeftLocation
-from table_writer.log.stored import small_json
 from table_writer.model.defaults import SAFE_AGE
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, Partition, PartitionValues, are_small_files
 from table_writer.model.table_kind import parameter, why_not_written
+from table_writer.protocol.log.history import History
+from table_writer.protocol.log.known_log import overwritten_versions, refuse_unknown_publishes, unknown_publishes
+from table_writer.protocol.log.listing import CHECKPOINT_EVERY_VERSIONS, Listing
+from table_writer.protocol.log.owner import Owner, found_log_id, require_in_place
+from table_writer.protocol.log.placements import Placement
+from table_writer.protocol.log.registration import read_registrations
+from table_writer.protocol.log.rules import is_covered
+from table_writer.protocol.log.state import LeftLocation
+from table_writer.protocol.log.stored import small_json
+from table_writer.protocol.table.present import placements_now
+from table_writer.protocol.table.root_markers import SINK, why_marked
+from table_writer.protocol.vacuum.due import vacuum_ages
 from table_writer.reports.health_reports import Finding
 from table_writer.reports.history_facts import small_files_everywhere
 from table_writer.reports.layout import size
-from table_writer.steps.vacuum.due import vacuum_ages
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.storage.table_files import is_named_by_us, objects_of_each
-from table_writer.table.present import placements_now
-from table_writer.table.root_markers import SINK, why_marked
 
 LATE_SECONDS: Final = 2 * 86_400.0  # a daily vacuum has run by then
 MANY_ENTRIES: Final = 5_000  # every maintenance call reads all of them, with two requests each

@@ -8,7 +8,7 @@
 The listeners for OpenLineage and OpenTelemetry are in ``integrations/``.
 
 Listeners are given as ``TableWriterConfig(listeners=[...])``. Steps note what they do on an announcement
-(``steps/announcing.py``), and nobody is told before the call is over.
+(``jobs/announcing.py``), and nobody is told before the call is over.
 """
 
 from __future__ import annotations

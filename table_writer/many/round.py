@@ -20,10 +20,10 @@ from table_writer.model.location import AZURE_SCHEMES, GCS_SCHEMES, S3_SCHEMES, 
 from table_writer.model.table import ROOT_PARAMETER, SPARK_CATALOG, Table, TableName, name_parts
 from table_writer.model.table_kind import format_of_others
 from table_writer.progress import current
+from table_writer.protocol.table.services import Services
 from table_writer.reports.listeners import show_progress
 from table_writer.reports.many_reports import NOT_BEGUN, ManyInterruptedError, TableResult
 from table_writer.reports.report import Report
-from table_writer.table.services import Services
 
 logger = logging.getLogger(__name__)
 MOST_WORKERS: Final = 64

@@ -9,21 +9,21 @@ from datetime import timedelta
 
 from table_writer.doctor.findings import dry_run_of_vacuum, misplaced_partitions, publishes_in_doubt
 from table_writer.errors import InvalidInputError, TableWriterError
-from table_writer.log.known_log import log_named_here
-from table_writer.log.placements import Placement
+from table_writer.jobs.vacuum_results import vacuum_report
 from table_writer.many.round import ChosenTable
+from table_writer.mirrors import follow as mirrors
 from table_writer.model.table_kind import format_of_others
+from table_writer.protocol.log.known_log import log_named_here
+from table_writer.protocol.log.placements import Placement
+from table_writer.protocol.table.open_table import OpenTable
+from table_writer.protocol.table.services import Services, require_table
+from table_writer.protocol.vacuum.due import vacuum_ages
+from table_writer.protocol.vacuum.remover import interrupted
+from table_writer.protocol.vacuum.sweep import Vacuum
 from table_writer.reports.health_reports import FAILED, worst_health
 from table_writer.reports.history_reports import RecoverReport
 from table_writer.reports.many_reports import TableStatus, error_facts
 from table_writer.reports.vacuum_reports import VacuumReport
-from table_writer.steps.mirrors import follow as mirrors
-from table_writer.steps.vacuum.due import vacuum_ages
-from table_writer.steps.vacuum.remover import interrupted
-from table_writer.steps.vacuum.sweep import Vacuum
-from table_writer.steps.vacuum_results import vacuum_report
-from table_writer.table.open_table import OpenTable
-from table_writer.table.services import Services, require_table
 
 logger = logging.getLogger(__name__)
 Recover = Callable[[Services, str], RecoverReport]

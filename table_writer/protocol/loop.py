@@ -11,9 +11,9 @@ from functools import partial
 from typing import Final, Generic, Literal, TypeVar
 
 from table_writer.errors import InvalidInputError, OutcomeUnknownError, StorageError, TableWriterError
-from table_writer.log.deadline import Deadline
 from table_writer.model.entry import LogEntry
-from table_writer.table.open_table import OpenTable
+from table_writer.protocol.log.deadline import Deadline
+from table_writer.protocol.table.open_table import OpenTable
 
 View = TypeVar("View")
 Basis = TypeVar("Basis")

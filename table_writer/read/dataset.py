@@ -24,11 +24,11 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table, TableName, shown_name
 from table_writer.model.table_kind import provider_of, why_not_read
+from table_writer.protocol.table.services import Services, nearest_names, require_table
 from table_writer.read.types import Default, arrow_schema, existing_defaults
 from table_writer.read.where import conditions_by_partition
 from table_writer.storage.footers import names_of, other_spellings
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many, visible_files
-from table_writer.table.services import Services, nearest_names, require_table
 
 FORMATS: Final[Mapping[str, Callable[[], Any]]] = {
     # INT96 holds more years than nanoseconds do

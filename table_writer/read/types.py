@@ -1,7 +1,7 @@
 """A table's columns as pyarrow's types, from what the metastore holds: types in Hive's spelling, or Spark's own JSON.
 
 Spark keeps a schema beside Hive's columns, with the case of names and types that Hive does not know. Which of the two
-counts is Spark's rule, as in ``steps/plan/types.py``, which asks Spark to read the same texts.
+counts is Spark's rule, as in ``jobs/plan/types.py``, which asks Spark to read the same texts.
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from table_writer.errors import counted
-from table_writer.log.changes import change_of
-from table_writer.log.history import History
-from table_writer.log.records import SlotRecord
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.partition_facts import CHANGES, PartitionFacts
 from table_writer.model.table import PartitionValues, Table, are_small_files, shown_name, small_files_in_all
 from table_writer.model.write import TableLayout
+from table_writer.protocol.log.changes import change_of
+from table_writer.protocol.log.history import History
+from table_writer.protocol.log.records import SlotRecord
 from table_writer.reports.history_reports import TAKEN_BACK, VersionSummary
 from table_writer.reports.layout import size
 

@@ -32,6 +32,7 @@ from table_writer.model.table import ROOT_PARAMETER, PastPartition, Table
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import WritePlan
 from table_writer.progress import current
+from table_writer.protocol.table.open_table import OpenTable
 from table_writer.spark.comet import BATCH_ROWS_SETTING, has_no_more_rows, is_loaded
 from table_writer.spark.executors import as_sent, prepare_executors
 from table_writer.spark.files import ClassicFiles, missing_jar
@@ -61,7 +62,6 @@ from table_writer.spark.sql import (
     without_logs_of,
     without_query_log,
 )
-from table_writer.table.open_table import OpenTable
 
 OTHERS_SECRETS: Final = re.compile(
     r"fs\.azure\.(account\.key|account\.oauth2\.client\.secret|sas\.fixed\.token)(\..*)?"

@@ -31,6 +31,8 @@ from table_writer.model.table import NULL_PARTITION, PartitionValues, PastPartit
 from table_writer.model.table_read import TableRead
 from table_writer.model.write import WritePlan
 from table_writer.progress import current
+from table_writer.protocol.table.open_table import OpenTable
+from table_writer.protocol.table.past import files_of
 from table_writer.spark.executors import as_sent, prepare_session
 from table_writer.spark.gateway import (
     ALL_OR_NOTHING,
@@ -64,8 +66,6 @@ from table_writer.spark.sql import (
     without_query_log,
 )
 from table_writer.storage.hadoop import with_environment
-from table_writer.table.open_table import OpenTable
-from table_writer.table.past import files_of
 
 OLDEST: Final = (4, 1)  # of the servers that this was measured with
 BUILT_IN_CLIENT: Final = "2.3"  # of Hive, in every Spark from 3.0 to 4.3

@@ -21,8 +21,8 @@ from table_writer.events.event import Source
 from table_writer.model.table import PartitionValues, PastPartition, Table
 from table_writer.model.table_read import TableRead
 from table_writer.model.write import WritePlan
+from table_writer.protocol.table.open_table import OpenTable
 from table_writer.spark.statement import Statements
-from table_writer.table.open_table import OpenTable
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

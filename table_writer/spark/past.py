@@ -19,10 +19,10 @@ from pyspark.sql.types import StringType, StructField
 
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.table import NULL_PARTITION, PastPartition, Table
+from table_writer.protocol.table.past import ADVICE, CHANGED
 from table_writer.spark.files import SOURCES, native_options, native_writer, with_fields
 from table_writer.spark.gateway import ALL_OR_NOTHING, native_provider
 from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_sentence
-from table_writer.table.past import ADVICE, CHANGED
 
 FORGIVING: Final = ("spark.files.ignoreMissingFiles", "spark.files.ignoreCorruptFiles")
 ONE_FILE: Final = "__table_writer_file"  # a partition column for tables without any: each file is its own partition

@@ -23,11 +23,11 @@ from table_writer.errors import ConflictError
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.table_read import Files, ReadOf, TableRead
+from table_writer.protocol.table.open_table import OpenTable
 from table_writer.spark.past import PAST_FILES, PAST_ROWS
 from table_writer.spark.sql import SPARK_ERRORS, spark_sentence, version_named
 from table_writer.storage.object_store import many
 from table_writer.storage.table_files import listed_files
-from table_writer.table.open_table import OpenTable
 
 FILE_STATUS: Final = re.compile(r"path=(.*?); isDirectory=false; length=(\d+);.*?modification_time=(\d+);", re.DOTALL)
 SPLIT: Final = re.compile(r"(.*):(\d+)\+(\d+)", re.DOTALL)  # Hadoop's FileSplit: path, start, length

@@ -13,7 +13,7 @@ import pytest
 from table_writer.cli.main import main
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.maintenance import Maintenance
-from table_writer.table.services import Services
+from table_writer.protocol.table.services import Services
 from tests.publish.world import World
 
 URI = "thrift://metastore:9083"

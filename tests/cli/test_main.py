@@ -254,7 +254,7 @@ def test_log_lines_go_to_stderr_and_more_of_them_if_asked(changed: World, shell:
     before = library.level, list(library.handlers)
     ran = shell.run("rollback", TABLE, "--version", "1", "--partition", "dt=d1", "--json", "--verbose")
     assert ran.json["to_version"] == 1
-    assert "INFO table_writer.log.slots: write_id=" in ran.err
+    assert "INFO table_writer.protocol.log.slots: write_id=" in ran.err
     assert shell.run("rollback", TABLE, "--version", "2", "--partition", "dt=d1").err == ""
     assert (library.level, library.handlers) == before
 
@@ -315,11 +315,11 @@ OF_OTHER_COMMANDS = {
     *(
         "table_writer.doctor",
         "table_writer.reports.page",
-        "table_writer.steps.vacuum",
-        "table_writer.steps.publish",
+        "table_writer.protocol.vacuum",
+        "table_writer.protocol.operations",
         "table_writer.many",
     ),
-    *("table_writer.steps", "table_writer.version", "importlib.metadata", "shtab", "http.client"),
+    *("table_writer.jobs", "table_writer.version", "importlib.metadata", "shtab", "http.client"),
 }
 OF_EVERY_CALL = {
     *("table_writer.config", "table_writer.log", "table_writer.metastore", "table_writer.storage"),

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from table_writer.jobs.staged_writes import StagedWrites
 from table_writer.model.check_result import CheckResult
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.staged_writes import StagedWrites
 from tests.cli.shell import TABLE, Shell
 from tests.publish.world import World
 

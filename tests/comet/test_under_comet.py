@@ -14,9 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from table_writer import Maintenance, NewTable, PartitionExistsError, SchemaMismatchError, TableWriter
 from table_writer.check import in_range, not_null, unique
 from table_writer.errors import CheckFailedError
+from table_writer.jobs.upload import job
 from table_writer.spark import open_gateway
 from table_writer.spark.comet import weighed_by_spark
-from table_writer.steps.upload import job
 from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS
 from tests.upload.rows_of_all_types import table as table_of
 

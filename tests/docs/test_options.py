@@ -13,7 +13,7 @@ import pytest
 
 from table_writer import TableWriter
 from table_writer.config import StatementKeywords, WriteKeywords
-from table_writer.steps.calls import CallKeywords
+from table_writer.jobs.calls import CallKeywords
 
 from .markdown_blocks import ROOT
 

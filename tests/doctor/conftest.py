@@ -9,8 +9,8 @@ import pytest
 
 from table_writer.config import SessionSettings
 from table_writer.doctor.examination import examine
+from table_writer.protocol.table.open_table import OpenTable
 from table_writer.reports.health_reports import Finding
-from table_writer.table.open_table import OpenTable
 from tests.publish.world import World
 
 Checked = Callable[..., list[Finding]]

@@ -7,7 +7,7 @@ import pytest
 from table_writer.doctor.examination import CHECKS, SPARK_CHECKS, examine
 from table_writer.doctor.findings import WORST_FIRST
 from table_writer.errors import MetastoreError, StorageError
-from table_writer.log.owner import Owner
+from table_writer.protocol.log.owner import Owner
 from table_writer.reports.health_reports import DoctorReport
 from tests.doctor.conftest import of_check
 from tests.publish.world import World

@@ -9,7 +9,7 @@ import pytest
 
 from table_writer.doctor import table as partitions
 from table_writer.model.location import Location
-from table_writer.steps.publish.rollback import roll_back
+from table_writer.protocol.operations.rollback import roll_back
 from tests.doctor.conftest import of_check, status_of
 from tests.publish.world import ROOT, TABLE, World
 

@@ -25,12 +25,12 @@ from table_writer.doctor.subject import Subject
 from table_writer.errors import StorageError
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
+from table_writer.protocol.table.open_table import OpenTable
 from table_writer.storage import open_store
 from table_writer.storage.hadoop import S3Overrides, settings_for
 from table_writer.storage.object_store import UploadInfo
 from table_writer.storage.s3 import LifecycleRule, S3Store
 from table_writer.storage.settings import LocalSettings, S3Settings, StaticKeys
-from table_writer.table.open_table import OpenTable
 from table_writer.testing.servers import S3Server
 from tests.doctor.conftest import of_check, status_of
 from tests.doubles.memory_store import MemoryStore

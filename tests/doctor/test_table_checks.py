@@ -11,8 +11,8 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import OutcomeUnknownError
-from table_writer.log.owner import Owner
-from table_writer.steps.publish.recovery import Recovery
+from table_writer.protocol.log.owner import Owner
+from table_writer.protocol.operations.recovery import Recovery
 from tests.doctor.conftest import of_check, status_of
 from tests.publish.world import DeathError, Fault, World
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from table_writer import TableWriter, TableWriterConfig
-from table_writer.log.table_log import TableLog
-from table_writer.steps.publish.append import CarryOver
-from table_writer.steps.publish.switch import Switch
+from table_writer.protocol.log.table_log import TableLog
+from table_writer.protocol.operations.append import CarryOver
+from table_writer.protocol.operations.switch import Switch
 
 try:
     from .killed_writer import die, dying

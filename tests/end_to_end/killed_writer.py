@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 
 from table_writer import TableWriter, TableWriterConfig
 from table_writer.config import Engine
-from table_writer.log.table_log import TableLog
-from table_writer.steps.complete import Completer
-from table_writer.steps.publish import in_place
-from table_writer.steps.publish.switch import Switch
+from table_writer.jobs.complete import Completer
+from table_writer.protocol.log.table_log import TableLog
+from table_writer.protocol.operations import in_place
+from table_writer.protocol.operations.switch import Switch
 from table_writer.storage.s3 import S3Store
 
 BY_THE_DRIVER: Final = ("before the driver's first part", "after the driver's first part")

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from table_writer import CheckFailedError, InvalidInputError, TableWriter
+from table_writer.jobs.compaction import Compaction, SmallFiles, spread
 from table_writer.model.table import Partition
-from table_writer.steps.compaction import Compaction, SmallFiles, spread
 from table_writer.storage.object_store import ObjectInfo
 
 MIB = 1024 * 1024

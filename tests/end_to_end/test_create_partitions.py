@@ -11,9 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from table_writer import ConflictError, PartitionExistsError, TableWriter
+from table_writer.jobs.upload.job import refuse_existing
 from table_writer.model.table import Partition
 from table_writer.spark.classic import spark_errors_translated
-from table_writer.steps.upload.job import refuse_existing
 from table_writer.testing import Lakehouse
 
 from .watched import BEFORE_CLAIM, STAGED, Moment, Seen, requests_to

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from table_writer import ConflictError, InvalidInputError, Maintenance, SchemaMismatchError, TableWriter
+from table_writer.jobs.plan.types import table_schema
 from table_writer.model.table import Table
-from table_writer.steps.plan.types import table_schema
 
 from .watched import STAGED
 

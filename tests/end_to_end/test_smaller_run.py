@@ -16,8 +16,8 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from table_writer import CheckFailedError, InvalidInputError, PartitionExistsError, SchemaMismatchError, TableWriter
 from table_writer.check import allowed_values, expression, fresh, in_range, matches, not_null, references, unique
 from table_writer.check.check import Target
+from table_writer.jobs.plan.planner import Where
 from table_writer.spark.files import for_magic, missing_jar
-from table_writer.steps.plan.planner import Where
 from table_writer.testing import Lakehouse
 from table_writer.testing.pytest_plugin import chosen_option
 from tests.metastore.conftest import require_version

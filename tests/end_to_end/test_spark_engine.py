@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from table_writer import CheckFailedError, InvalidInputError, TableWriter
+from table_writer.jobs.plan.types import table_schema
 from table_writer.model.write import WritePlan, new_write_id
 from table_writer.model.write_mode import WriteMode
 from table_writer.spark import open_gateway
-from table_writer.steps.plan.types import table_schema
 from table_writer.testing import Lakehouse
 from tests.upload.rows_of_all_types import COLUMNS as ALL_COLUMNS
 from tests.upload.rows_of_all_types import LOCAL_TIMESTAMPS, TIMESTAMPS

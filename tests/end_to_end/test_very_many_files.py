@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from table_writer import TableWriter
-from table_writer.steps.complete import MANY_UPLOADS
+from table_writer.jobs.complete import MANY_UPLOADS
 
 from .watched import Seen
 

@@ -13,10 +13,10 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from table_writer import TableWriter, TableWriterConfig
+from table_writer.jobs.session_services import SessionServices
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.model.location import Location
 from table_writer.model.table import name_in
-from table_writer.steps.session_services import SessionServices
 from table_writer.storage import open_store
 from table_writer.testing import Lakehouse
 from tests.real.hooked import HookedMetastore, HookedStore

@@ -19,11 +19,11 @@ from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
 from table_writer.events import EventListener, JsonListener, TableEvent, listeners
 from table_writer.events.listeners import listeners_named
+from table_writer.jobs.announcing import announced
+from table_writer.jobs.batches import TravellingBatchWriter
 from table_writer.metastore.protocol import Metastore
 from table_writer.model import process
 from table_writer.reports.vacuum_reports import DiscardReport
-from table_writer.steps.announcing import announced
-from table_writer.steps.batches import TravellingBatchWriter
 from tests.publish.world import TABLE, World
 
 T = str(TABLE)

@@ -13,14 +13,14 @@ import pytest
 from table_writer.config import TableWriterConfig
 from table_writer.errors import CheckFailedError, LostResponseError, MetastoreError, OutcomeUnknownError
 from table_writer.events import TableEvent
+from table_writer.jobs.announcing import announced
+from table_writer.jobs.running_write import RunningWrite
+from table_writer.jobs.staged_writes import StagedWrites
 from table_writer.model.check_result import CheckResult
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.write import WrittenFiles
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.announcing import announced
-from table_writer.steps.publish.recovery import Recovery
-from table_writer.steps.running_write import RunningWrite
-from table_writer.steps.staged_writes import StagedWrites
+from table_writer.protocol.operations.recovery import Recovery
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import SparkSession
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
-from table_writer.log.marks import LATE_CALL_SECONDS
+from table_writer.jobs.batches import batch_writer
+from table_writer.jobs.rows.snapshot import Snapshot
 from table_writer.model.meaning import Operation
 from table_writer.model.table import Column
 from table_writer.model.write import Scope, WritePlan
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.batches import batch_writer
-from table_writer.steps.publish.parameters import new_parameters
-from table_writer.steps.rows.snapshot import Snapshot
+from table_writer.protocol.log.marks import LATE_CALL_SECONDS
+from table_writer.protocol.operations.parameters import new_parameters
+from table_writer.protocol.table.past import Past, files_of
 from table_writer.storage.object_store import ObjectInfo, visible_files
-from table_writer.table.past import Past, files_of
 from tests.fuzz.operations import Operations
 from tests.fuzz.oracle import Ids
 from tests.maintenance.operations import erase

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from table_writer.mirrors.delta import DeltaMirror
+from table_writer.protocol.table.root_markers import DELTA_LOG
 from table_writer.reports.erasure_report import ErasureReport
 from table_writer.reports.mirror_report import MirrorReport
 from table_writer.reports.vacuum_reports import DeletedPath
-from table_writer.steps.mirrors.delta import DeltaMirror
-from table_writer.table.root_markers import DELTA_LOG
 from tests.fuzz.oracle import NONE, Ids
 from tests.maintenance.erasures import holders
 

@@ -8,11 +8,11 @@ from random import Random
 from typing import Any
 
 from table_writer.errors import TableWriterError
-from table_writer.log.known_log import require_known_log, shown_partitions
 from table_writer.model.location import Location
 from table_writer.model.meaning import Operation
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.log.known_log import require_known_log, shown_partitions
 from table_writer.reports.rows_result import RowsResult
 from tests.fuzz.operations import Operations
 from tests.maintenance.erasures import erasing

@@ -18,12 +18,12 @@ from uuid import UUID
 import greenlet
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log import deadline
-from table_writer.log.known_log import name_log
-from table_writer.log.owner import found_log_id
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import written_ids
+from table_writer.protocol.log import deadline
+from table_writer.protocol.log.known_log import name_log
+from table_writer.protocol.log.owner import found_log_id
 from tests.doubles import memory_store
 from tests.fuzz.history import CHANGING, Event, Step
 from tests.fuzz.oracle import Oracle

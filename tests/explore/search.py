@@ -15,7 +15,7 @@ from random import Random
 from time import process_time
 from typing import Final
 
-from table_writer.table.root_markers import DELTA_LOG
+from table_writer.protocol.table.root_markers import DELTA_LOG
 from tests.fuzz.history import CHANGING
 
 from .actors import ACTORS, ATOMIC

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from table_writer.model.write import WritePlan
-from table_writer.steps.publish.publisher import Publisher
+from table_writer.protocol.operations.publisher import Publisher
 
 from .run import carried_out
 from .schedule import Schedule

@@ -8,7 +8,7 @@ from .mutation import Mutation
 from .search import Bound
 
 COVERED_BELOW: Final = (
-    "log.rules:_are_deleted_by",
+    "protocol.log.rules:_are_deleted_by",
     "if layout is None or layout.write_id_of(location) is not None",
     "",
 )
@@ -18,7 +18,7 @@ MODES: Final = "tests/publish/test_modes.py"
 MUTATIONS: Final = (
     Mutation(
         "an unpartitioned table is emptied, not dropped",
-        "steps.publish.publisher:Publisher._with_emptied_partitions",
+        "protocol.operations.publisher:Publisher._with_emptied_partitions",
         "nowhere = None if table.partition_columns else str(plan.data_location)",
         "nowhere = None",
         ("overwrite nothing",),
@@ -28,14 +28,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "the directory of a table without rows exists before readers are pointed there",
-        "steps.publish.publisher:_Publish.before_claim",
+        "protocol.operations.publisher:_Publish.before_claim",
         "self._publisher.make_directory(self.plan, draft.entry)",
         "pass",
         test=f"{MODES}::test_the_directory_of_a_table_without_rows_exists_before_its_version_is_claimed",
     ),
     Mutation(
         "a reader of the root does not look into the own directory",
-        "steps.vacuum.due:InUse._seen_from",
+        "protocol.vacuum.due:InUse._seen_from",
         "return self._inside if self._own.holds(place) else self._all",
         "return self._all",
         ("rollback to the beginning", "vacuum"),
@@ -62,7 +62,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a recovery gives a table its columns with its location",
-        "steps.publish.switch:Switch._partition_change",
+        "protocol.operations.switch:Switch._partition_change",
         "return with_columns_of(change, entry.schema, entry.columns_by)",
         "return change if entry.recovers else with_columns_of(change, entry.schema, entry.columns_by)",
         ("replace columns", "recover"),
@@ -72,7 +72,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a rollback brings columns back with their rows",
-        "steps.publish.rollback:_Rollback.look",
+        "protocol.operations.rollback:_Rollback.look",
         "**columns_of(history, version, now),",
         "",
         ("replace columns", "rollback"),
@@ -82,7 +82,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a correction brings columns back with their rows",
-        "steps.publish.correction:Correction._correct",
+        "protocol.operations.correction:Correction._correct",
         "entry=replace(record.entry, **columns_of(entries, oldest, now))",
         'entry=replace(record.entry, schema="")',
         ("old alter comes to other columns", "recover"),
@@ -92,7 +92,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an older version is read with the columns that it had",
-        "table.past:Past._schema_then",
+        "protocol.table.past:Past._schema_then",
         "columns.schema",
         '""',
         ("replace columns", "read older"),
@@ -103,7 +103,7 @@ MUTATIONS: Final = (
     # batches
     Mutation(
         "batches: nothing is confirmed while a claim lasts",
-        "steps.publish.recovery:Recovery._has_taken_effect",
+        "protocol.operations.recovery:Recovery._has_taken_effect",
         "if entry.has_figures or not self._metastore.switches_at_once(table):",
         "if entry.has_figures:",
         ("overwrite", "append"),
@@ -123,7 +123,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "batches: what is seen after a lost answer proves nothing",
-        "steps.publish.switch:Switch._read_back",
+        "protocol.operations.switch:Switch._read_back",
         "if isinstance(error, LostResponseError) and not self.metastore.switches_at_once(table):",
         "if False:",
         test="tests/glue/test_answers.py::test_a_call_without_an_answer_is_in_doubt_though_all_of_it_is_seen",
@@ -139,7 +139,7 @@ MUTATIONS: Final = (
         kind="batches",
         also=(
             (
-                "steps.publish.switch:Switch._read_back",
+                "protocol.operations.switch:Switch._read_back",
                 "seen is Effect.SOME or isinstance(error, LostResponseError) or changed",
                 "isinstance(error, LostResponseError)",
             ),

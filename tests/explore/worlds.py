@@ -15,17 +15,17 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import LostResponseError, MetastoreError
-from table_writer.log.history import History
 from table_writer.metastore.glue import Clients, GlueMetastore
 from table_writer.metastore.hive_objects import changed_parameters
 from table_writer.metastore.protocol import nothing
 from table_writer.metastore.settings import GlueSettings
+from table_writer.mirrors.delta import DeltaMirror
 from table_writer.model.entry import LogEntry
 from table_writer.model.table import Partition, PartitionChange
 from table_writer.model.write import Scope
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.mirrors.delta import DeltaMirror
-from table_writer.steps.publish.parameters import with_columns_of
+from table_writer.protocol.log.history import History
+from table_writer.protocol.operations.parameters import with_columns_of
 from tests.doubles.faults import Late
 from tests.doubles.glue import Answers, GlueDouble, GlueServer, RefusedError
 from tests.fuzz.simulation import SimulatedWorld

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from table_writer.log.listing import Listing
 from table_writer.model.entry import Key, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.meaning import Operation
@@ -17,10 +16,11 @@ from table_writer.model.partition_value import has_spellings
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, WritePlan
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.publish.publisher import GaveWayError
+from table_writer.protocol.log.listing import Listing
+from table_writer.protocol.operations.publisher import GaveWayError
+from table_writer.protocol.table.open_table import RepeatedError
 from table_writer.storage.object_store import visible_files
 from table_writer.storage.table_files import files_read_at
-from table_writer.table.open_table import RepeatedError
 from tests.publish.world import value_of
 
 from .oracle import Ids, Written

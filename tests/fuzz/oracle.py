@@ -13,12 +13,12 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.meaning import Operation
 from table_writer.model.table import Column, PartitionValues
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.log.marks import LATE_CALL_SECONDS
 from table_writer.storage.object_store import visible_files
 from tests.publish.world import World, plain, value_of
 

@@ -13,8 +13,8 @@ from datetime import datetime, tzinfo
 from itertools import count
 from typing import Any
 
-from table_writer.log import deadline, table_log
 from table_writer.model import write
+from table_writer.protocol.log import deadline, table_log
 
 
 def _at_once(_: ThreadPoolExecutor, call: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:

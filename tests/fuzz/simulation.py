@@ -22,17 +22,17 @@ from table_writer.errors import (
     StorageError,
     TableWriterError,
 )
+from table_writer.jobs.results import end_publish
 from table_writer.model.hive_columns import hive_columns
 from table_writer.model.location import Location
 from table_writer.model.meaning import Operation
 from table_writer.model.table import PastPartition, Table, TableName
 from table_writer.model.write import WritePlan, WrittenFiles
 from table_writer.progress import Stopwatch
-from table_writer.steps.publish.publisher import PublishResult
-from table_writer.steps.results import end_publish
-from table_writer.table.open_table import OpenTable
-from table_writer.table.past import Past, files_of
-from table_writer.table.services import Services
+from table_writer.protocol.operations.publisher import PublishResult
+from table_writer.protocol.table.open_table import OpenTable
+from table_writer.protocol.table.past import Past, files_of
+from table_writer.protocol.table.services import Services
 from tests.doubles.faults import Late
 from tests.publish.world import DeathError, World, value_of
 

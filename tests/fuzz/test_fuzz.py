@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from table_writer.log.fold import fold_from_json, fold_to_json
-from table_writer.log.trimming import Trimming, counts_twice, foldable
+from table_writer.protocol.log.fold import fold_from_json, fold_to_json
+from table_writer.protocol.log.trimming import Trimming, counts_twice, foldable
 
 from .report import failure_of, history, shortest, told
 from .simulation import Simulation

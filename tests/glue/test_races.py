@@ -20,9 +20,9 @@ from table_writer.errors import (
     PartlyPublishedError,
     TableWriterError,
 )
-from table_writer.log import deadline
 from table_writer.model.entry import Outcome
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.log import deadline
 from tests.doubles.faults import Late
 from tests.doubles.glue import GlueDouble, RefusedError, StoredTable
 from tests.glue.world import GlueWorld

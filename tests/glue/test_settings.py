@@ -10,7 +10,7 @@ from table_writer import GlueSettings, Maintenance, TableWriterConfig
 from table_writer.config import SessionSettings
 from table_writer.errors import InvalidInputError
 from table_writer.metastore.settings import MetastoreSettings
-from table_writer.table.services import Services
+from table_writer.protocol.table.services import Services
 from tests.cli.conftest import VARIABLES
 from tests.cli.shell import Shell
 from tests.doctor.conftest import of_check

@@ -19,16 +19,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from table_writer.errors import InvalidInputError
-from table_writer.log import slots as slots_module
-from table_writer.log import stored as stored_module
-from table_writer.log.owner import Owner, require_owner
-from table_writer.log.registration import read_registrations
-from table_writer.log.stored import Allowance
-from table_writer.log.table_log import TableLog
 from table_writer.model.entry import EntryPartition, Key, LogEntry, Outcome, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.meaning import Operation
 from table_writer.model.write import TableLayout
+from table_writer.protocol.log import slots as slots_module
+from table_writer.protocol.log import stored as stored_module
+from table_writer.protocol.log.owner import Owner, require_owner
+from table_writer.protocol.log.registration import read_registrations
+from table_writer.protocol.log.stored import Allowance
+from table_writer.protocol.log.table_log import TableLog
 from tests.doubles.memory_store import MemoryStore
 from tests.publish.world import body_of
 

@@ -11,7 +11,7 @@ from table_writer.errors import StorageError
 from table_writer.model.entry import AddedFile, EntryPartition
 from table_writer.model.location import Location
 from table_writer.model.table import Partition
-from table_writer.steps.publish.in_place import add_files, listed_sources, missing_files
+from table_writer.protocol.operations.in_place import add_files, listed_sources, missing_files
 from table_writer.storage.object_store import PAGE_KEYS
 from table_writer.storage.table_files import (
     DELETE_THREADS,

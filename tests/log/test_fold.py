@@ -10,13 +10,13 @@ from datetime import timedelta
 import pytest
 
 from benchmarks.long_log import LongLog, measure
-from table_writer.log import table_log
-from table_writer.log.fold import FOLD_FORMAT, fold_from_json, fold_to_json
-from table_writer.log.history import History
-from table_writer.log.table_log import TableLog
-from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Key
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.log import table_log
+from table_writer.protocol.log.fold import FOLD_FORMAT, fold_from_json, fold_to_json
+from table_writer.protocol.log.history import History
+from table_writer.protocol.log.table_log import TableLog
+from table_writer.protocol.log.trimming import Trimming
 from tests.publish.world import DIED, TABLE, DeathError, World, body_of
 
 T = str(TABLE)

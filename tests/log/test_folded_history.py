@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from table_writer.log.fold import fold_from_json, fold_to_json
-from table_writer.log.history import History
-from table_writer.log.known_keys import KnownKeys, key_digest
-from table_writer.log.placements import Placement
-from table_writer.log.records import SlotRecord
-from table_writer.log.state import TableState
-from table_writer.log.trimming import OldEntries, Trimming, counts_twice, foldable
 from table_writer.model.entry import DeletedLocation, LogEntry
 from table_writer.model.location import Location
 from table_writer.model.meaning import Operation
+from table_writer.protocol.log.fold import fold_from_json, fold_to_json
+from table_writer.protocol.log.history import History
+from table_writer.protocol.log.known_keys import KnownKeys, key_digest
+from table_writer.protocol.log.placements import Placement
+from table_writer.protocol.log.records import SlotRecord
+from table_writer.protocol.log.state import TableState
+from table_writer.protocol.log.trimming import OldEntries, Trimming, counts_twice, foldable
 
 from .test_history import abandoned, history, in_doubt, in_place, left, replacing
 from .test_rules import D1, D2, D3, LAYOUT, THEIRS, at, entry, published, rollback

@@ -7,11 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from table_writer.log.history import History
-from table_writer.log.past_states import PastLocation
-from table_writer.log.placements import Placement, RightPlace
-from table_writer.log.records import UNRECORDED, SlotRecord
-from table_writer.log.trimming import Trimming, foldable
 from table_writer.model.entry import (
     AddedFile,
     DeletedLocation,
@@ -24,6 +19,11 @@ from table_writer.model.entry import (
 from table_writer.model.location import Location
 from table_writer.model.table import VERSION_PARAMETER
 from table_writer.model.write import written_ids
+from table_writer.protocol.log.history import History
+from table_writer.protocol.log.past_states import PastLocation
+from table_writer.protocol.log.placements import Placement, RightPlace
+from table_writer.protocol.log.records import UNRECORDED, SlotRecord
+from table_writer.protocol.log.trimming import Trimming, foldable
 
 from .test_rules import D1, D2, D3, EMPTY, LAYOUT, THEIRS, at, entry, published, rollback, vacuum
 

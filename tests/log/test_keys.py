@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from table_writer.log.keys import KeySearch
-from table_writer.log.known_keys import KnownKeys, key_digest
-from table_writer.log.records import SlotRecord
-from table_writer.log.state import TableState
-from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Key, LogEntry
+from table_writer.protocol.log.keys import KeySearch
+from table_writer.protocol.log.known_keys import KnownKeys, key_digest
+from table_writer.protocol.log.records import SlotRecord
+from table_writer.protocol.log.state import TableState
+from table_writer.protocol.log.trimming import Trimming
 
 from .test_history import abandoned, history, in_doubt
 from .test_rules import D1, D2, batch, entry, published, rollback

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.log.owner import refuse_left_log, require_in_place
 from table_writer.model.location import Location
 from table_writer.model.table import Table
 from table_writer.model.write import TableLayout
+from table_writer.protocol.log.owner import refuse_left_log, require_in_place
 from tests.publish.world import ROOT, World
 
 HIVES = "s3a://lake/mart/renamed/"

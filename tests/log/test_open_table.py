@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError
-from table_writer.log.owner import take_root
 from table_writer.model.entry import Key
 from table_writer.model.table import TableName
 from table_writer.model.write_mode import WriteMode
-from table_writer.table.open_table import RepeatedError
+from table_writer.protocol.log.owner import take_root
+from table_writer.protocol.table.open_table import RepeatedError
 from tests.publish.world import World
 
 ONE = {"d1": frozenset({1})}

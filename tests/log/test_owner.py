@@ -8,7 +8,10 @@ from dataclasses import replace
 import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.owner import (
+from table_writer.model.location import Location
+from table_writer.model.table import Column, Table, TableName
+from table_writer.model.write import TableLayout
+from table_writer.protocol.log.owner import (
     Owner,
     adopt_root,
     is_of_earlier_table,
@@ -17,9 +20,6 @@ from table_writer.log.owner import (
     require_owner,
     take_root,
 )
-from table_writer.model.location import Location
-from table_writer.model.table import Column, Table, TableName
-from table_writer.model.write import TableLayout
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.doubles.memory_store import MemoryStore
 

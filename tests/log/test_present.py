@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from table_writer.errors import InvalidInputError, MetastoreError
-from table_writer.log import table_log
 from table_writer.model.location import Location
 from table_writer.model.partition_facts import PartitionNow
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.log import table_log
 from tests.publish.world import DIED, REFUSED, TABLE, DeathError, Fault, World, written
 
 T = str(TABLE)

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.log.registration import (
+from table_writer.model.check_result import CheckResult
+from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS
+from table_writer.protocol.log.registration import (
     FoundRegistration,
     Registration,
     check_keys,
@@ -22,8 +24,6 @@ from table_writer.log.registration import (
     write_id_of_check,
     writer_identity,
 )
-from table_writer.model.check_result import CheckResult
-from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS
 from tests.doubles.memory_store import MemoryStore
 from tests.publish.world import DeathError, Fault, World, body_of, plain
 

@@ -10,11 +10,17 @@ from typing import Any
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.log.deadline import Deadline
-from table_writer.log.history import History
-from table_writer.log.marks import LATE_CALL_SECONDS
-from table_writer.log.records import SlotRecord
-from table_writer.log.rules import (
+from table_writer.model.entry import AddedFile, DeletedLocation, EntryPartition, Key, LogEntry, Outcome
+from table_writer.model.location import Location
+from table_writer.model.meaning import Operation
+from table_writer.model.table import PartitionValues
+from table_writer.model.words import Words
+from table_writer.model.write import TableLayout, every_partition
+from table_writer.protocol.log.deadline import Deadline
+from table_writer.protocol.log.history import History
+from table_writer.protocol.log.marks import LATE_CALL_SECONDS
+from table_writer.protocol.log.records import SlotRecord
+from table_writer.protocol.log.rules import (
     QUERY_TAG,
     Effect,
     PartitionState,
@@ -33,12 +39,6 @@ from table_writer.log.rules import (
     standing,
     to_switch,
 )
-from table_writer.model.entry import AddedFile, DeletedLocation, EntryPartition, Key, LogEntry, Outcome
-from table_writer.model.location import Location
-from table_writer.model.meaning import Operation
-from table_writer.model.table import PartitionValues
-from table_writer.model.words import Words
-from table_writer.model.write import TableLayout, every_partition
 
 LAYOUT = TableLayout(Location.parse("s3a://lake/t"))
 D1, D2, D3 = ("d1",), ("d2",), ("d3",)
@@ -461,7 +461,7 @@ class Clocks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, age: float | None = None) -> None:
         self.boot, self.wall, self.age, self.asked = 50.0, 1_000.0, age, 0
-        monkeypatch.setattr("table_writer.log.deadline.wall_seconds", lambda: self.wall)
+        monkeypatch.setattr("table_writer.protocol.log.deadline.wall_seconds", lambda: self.wall)
         self.deadline = Deadline(100.0, lambda: self.boot, claim_age=self.claim_age)
 
     def claim_age(self) -> float | None:

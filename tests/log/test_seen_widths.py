@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from table_writer.log.table_log import TableLog
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.meaning import Operation
 from table_writer.model.write import TableLayout
+from table_writer.protocol.log.table_log import TableLog
 from tests.doubles.memory_store import MemoryStore
 
 LAYOUT = TableLayout(Location.parse("s3a://lake/mart/orders"))

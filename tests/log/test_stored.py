@@ -7,7 +7,15 @@ import json
 
 import pytest
 
-from table_writer.log.stored import MAX_RATIO, READABLE_BYTES, Allowance, TooMuchError, memory_bytes, packed, small_json
+from table_writer.protocol.log.stored import (
+    MAX_RATIO,
+    READABLE_BYTES,
+    Allowance,
+    TooMuchError,
+    memory_bytes,
+    packed,
+    small_json,
+)
 
 LONG = b",".join(b"%d" % number for number in range(30_000))
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError
-from table_writer.log import listing, table_log
-from table_writer.log.history import History
-from table_writer.log.listing import CHECKPOINT_EVERY_VERSIONS
-from table_writer.log.marks import LATE_CALL_SECONDS
-from table_writer.log.owner import Owner
-from table_writer.log.records import UNRECORDED
-from table_writer.log.table_log import TableLog
-from table_writer.log.trimming import OldEntries, Trimming
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Key, LogEntry, Outcome
+from table_writer.protocol.log import listing, table_log
+from table_writer.protocol.log.history import History
+from table_writer.protocol.log.listing import CHECKPOINT_EVERY_VERSIONS
+from table_writer.protocol.log.marks import LATE_CALL_SECONDS
+from table_writer.protocol.log.owner import Owner
+from table_writer.protocol.log.records import UNRECORDED
+from table_writer.protocol.log.table_log import TableLog
+from table_writer.protocol.log.trimming import OldEntries, Trimming
 from tests.doubles.memory_store import MemoryStore
 from tests.publish.world import body_of
 
@@ -317,9 +317,9 @@ def test_an_entry_that_is_gone_is_left_out_of_the_history_and_missed_where_it_is
 def test_a_file_larger_than_any_entry_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     of = Log(2)
     largest = max(info.size_bytes for info in of.store.list(LAYOUT.log_prefix))
-    monkeypatch.setattr("table_writer.log.listing.MAX_BYTES", largest)
+    monkeypatch.setattr("table_writer.protocol.log.listing.MAX_BYTES", largest)
     assert of.log.lister.read().newest == 2
-    monkeypatch.setattr("table_writer.log.listing.MAX_BYTES", largest - 1)
+    monkeypatch.setattr("table_writer.protocol.log.listing.MAX_BYTES", largest - 1)
     with pytest.raises(InvalidInputError, match="that is no log entry"):
         of.log.lister.read()
 

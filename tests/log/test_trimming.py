@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Outcome
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.log.trimming import Trimming
 from tests.publish.world import TABLE, DeathError, Fault, World, body_of, written
 
 T = str(TABLE)

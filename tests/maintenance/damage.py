@@ -14,11 +14,11 @@ from typing import Final
 import pytest
 
 from table_writer.errors import LostResponseError, OutcomeUnknownError
+from table_writer.jobs.complete import Completer
 from table_writer.model.location import Location
 from table_writer.model.table import TableName
 from table_writer.model.write import WritePlan, WrittenFiles
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.complete import Completer
 from table_writer.storage.object_store import visible_files
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.doubles.memory_store import MemoryStore

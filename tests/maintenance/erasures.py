@@ -12,11 +12,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from table_writer.errors import InvalidInputError
+from table_writer.jobs.rows.erasure import Erasing
+from table_writer.jobs.rows.where import DeletedWhere
 from table_writer.model.location import Location
 from table_writer.model.table import PastPartition, shown_name
 from table_writer.reports.rows_result import RowsResult
-from table_writer.steps.rows.erasure import Erasing
-from table_writer.steps.rows.where import DeletedWhere
 from tests.publish.world import TableWorld, plain, value_of
 
 Ids = frozenset[int]

@@ -11,12 +11,12 @@ from typing import Final
 import pytest
 
 from table_writer.errors import ConflictError, LostResponseError, OutcomeUnknownError
+from table_writer.mirrors import follow as mirrors
 from table_writer.model.entry import Erasure, LogEntry
 from table_writer.model.staged_write import RecordedScope
 from table_writer.model.table import Column, PartitionValues
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.mirrors import follow as mirrors
-from table_writer.steps.vacuum.sweep import Vacuum
+from table_writer.protocol.vacuum.sweep import Vacuum
 from tests.publish.world import DeathError, Fault, FaultyWorld, TableWorld, World, schema_of
 
 OLD: Final = {"d1": frozenset({1, 2}), "d2": frozenset({3})}

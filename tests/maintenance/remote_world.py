@@ -11,9 +11,9 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import TableWriterError
+from table_writer.protocol.table.services import Services
 from table_writer.storage import open_store
 from table_writer.storage.hadoop import settings_for
-from table_writer.table.services import Services
 from tests.azurite import AzuriteServer
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.fake_gcs import FakeGcsServer

@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.log import table_log
+from table_writer.jobs.rows.erasure import SeenAgainError
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.rows.erasure import SeenAgainError
+from table_writer.protocol.log import table_log
 from tests.publish.world import TABLE, World, schema_of
 
 from .erasures import holders, purge

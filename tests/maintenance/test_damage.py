@@ -15,8 +15,8 @@ from typing import Final
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError, TableWriterError
+from table_writer.jobs.running_write import Claiming
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.running_write import Claiming
 from tests.maintenance.damage import OTHER_ROWS, STATES, WEEKS_SECONDS, Damage, Damaged, every_damage, state
 from tests.publish.world import publisher_of
 

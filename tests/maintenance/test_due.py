@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.log.records import SlotRecord
-from table_writer.log.state import LeftLocation
-from table_writer.log.trimming import Trimming
 from table_writer.model.entry import ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import Partition
 from table_writer.model.write import new_write_id
-from table_writer.steps.vacuum.due import (
+from table_writer.protocol.log.records import SlotRecord
+from table_writer.protocol.log.state import LeftLocation
+from table_writer.protocol.log.trimming import Trimming
+from table_writer.protocol.vacuum.due import (
     Ages,
     DueLocations,
     due_locations,

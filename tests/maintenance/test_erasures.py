@@ -14,7 +14,10 @@ from unittest import mock
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, TableWriterError
-from table_writer.log.marks import LATE_CALL_SECONDS
+from table_writer.jobs.certificate import PLACES
+from table_writer.jobs.rows.erasure import SeenAgainError
+from table_writer.jobs.rows.snapshot import Snapshot
+from table_writer.mirrors import follow as mirrors
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, DeletedLocation, Key, Outcome
 from table_writer.model.location import Location
 from table_writer.model.meaning import Operation
@@ -22,15 +25,12 @@ from table_writer.model.table import Partition
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import WrittenFiles
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.certificate import PLACES
-from table_writer.steps.mirrors import follow as mirrors
-from table_writer.steps.publish.parameters import NO_FILES
-from table_writer.steps.rows.erasure import SeenAgainError
-from table_writer.steps.rows.snapshot import Snapshot
-from table_writer.steps.vacuum.due import DeadWrite
-from table_writer.steps.vacuum.remover import Remover, left_objects
+from table_writer.protocol.log.marks import LATE_CALL_SECONDS
+from table_writer.protocol.operations.parameters import NO_FILES
+from table_writer.protocol.table.past import Past
+from table_writer.protocol.vacuum.due import DeadWrite
+from table_writer.protocol.vacuum.remover import Remover, left_objects
 from table_writer.storage.object_store import ObjectInfo, key_of
-from table_writer.table.past import Past
 from tests.cells import first_fast
 from tests.publish.world import (
     TABLE,
@@ -720,7 +720,7 @@ def test_a_fold_forgets_no_key_of_an_entry_that_could_not_be_trimmed(world: Worl
     world.keeper.vacuum(T)
     assert 3 in world.keeper.vacuum(T, dry_run=True).trimmed_versions
     world.store.on_call = refused(world, "/log/0")
-    with mock.patch("table_writer.log.table_log.FOLD_EVERY_VERSIONS", 5):
+    with mock.patch("table_writer.protocol.log.table_log.FOLD_EVERY_VERSIONS", 5):
         report = world.keeper.vacuum(T)
     world.store.on_call = None
     assert report.trimmed_versions == ()
@@ -809,7 +809,7 @@ def test_a_job_that_is_killed_regularly_keeps_no_vacuum_from_its_work(
     world = with_ann()
     world.write({"d5": ids(50)})
     purged_on = None
-    with mock.patch("table_writer.log.table_log.FOLD_EVERY_VERSIONS", 10):
+    with mock.patch("table_writer.protocol.log.table_log.FOLD_EVERY_VERSIONS", 10):
         for day in range(60):
             if day % every == 0:
                 for moment in ("kill", "write") if not is_in_doubt else ("write", "kill"):
@@ -886,7 +886,7 @@ def lived_in() -> World:
     world = with_ann()
     world.config = replace(world.config, mirrors=("delta",))
     world.keeper.rollback(T, version=1)
-    with mock.patch("table_writer.log.table_log.FOLD_EVERY_VERSIONS", 1):
+    with mock.patch("table_writer.protocol.log.table_log.FOLD_EVERY_VERSIONS", 1):
         world.vacuum()
     killed(world)
     world.stage({"d6": ids(6)})

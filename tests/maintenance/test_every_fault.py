@@ -23,7 +23,7 @@ from unittest import mock
 import pytest
 
 from table_writer.errors import InvalidInputError, OutcomeUnknownError, TableWriterError
-from table_writer.log import owner
+from table_writer.protocol.log import owner
 from tests.fuzz.puppet import strings_pulled
 from tests.publish.world import CHANGING, DeathError, Fault, World, plain
 

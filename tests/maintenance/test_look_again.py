@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from table_writer.errors import InvalidInputError, LostResponseError, OutcomeUnknownError, StorageError
-from table_writer.log.registration import put_check_results
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import Outcome
+from table_writer.protocol.log.registration import put_check_results
 from tests.publish.world import TABLE, DeathError, Fault, World
 
 T = str(TABLE)

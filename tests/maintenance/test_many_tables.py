@@ -21,11 +21,11 @@ from table_writer.errors import InvalidInputError, MetastoreError, StorageError
 from table_writer.maintenance import Maintenance
 from table_writer.model.table import TableName
 from table_writer.progress import Progress
+from table_writer.protocol.table.services import Services
 from table_writer.reports.many_reports import ManyInterruptedError, ManyReport
 from table_writer.reports.vacuum_reports import VacuumReport
 from table_writer.storage.local import LocalStore
 from table_writer.storage.settings import S3Settings, StoreSettings
-from table_writer.table.services import Services
 from tests.maintenance.operations import garbage
 from tests.publish.world import DeathError, Fault, FaultyWorld, TableWorld, World
 

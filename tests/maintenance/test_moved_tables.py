@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from table_writer.errors import InvalidInputError, MetastoreError, StorageError, TableWriterError
-from table_writer.log.owner import refuse_left_log, require_in_place
 from table_writer.model.entry import LogEntry, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import ROOT_PARAMETER, Column, Partition, TableName
 from table_writer.model.write import TableLayout
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.publish.entry import is_same_file
+from table_writer.protocol.log.owner import refuse_left_log, require_in_place
+from table_writer.protocol.operations.entry import is_same_file
 from table_writer.storage.object_store import ObjectInfo
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 

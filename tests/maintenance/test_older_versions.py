@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from table_writer.errors import InvalidInputError, MetastoreError, StorageError
-from table_writer.log.changes import writes_behind
-from table_writer.log.history import History
-from table_writer.log.versions import newest_known_version, oldest_whole_version, version_meant
 from table_writer.model.entry import DeletedLocation
 from table_writer.model.location import Location
 from table_writer.model.meaning import Operation
 from table_writer.model.table import PastPartition
 from table_writer.model.write_mode import WriteMode
-from table_writer.table.past import Past, files_of
+from table_writer.protocol.log.changes import writes_behind
+from table_writer.protocol.log.history import History
+from table_writer.protocol.log.versions import newest_known_version, oldest_whole_version, version_meant
+from table_writer.protocol.table.past import Past, files_of
 from tests.log.test_history import abandoned, history, in_doubt, in_place
 from tests.log.test_rules import D1, LAYOUT, entry, published, rollback
 from tests.log.test_rules import at as written_at

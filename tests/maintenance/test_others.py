@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 
 from table_writer.errors import InvalidInputError, MetastoreError, StorageError
-from table_writer.log.owner import Owner, other_tables, places_of, refuse_nested_roots, take_root
 from table_writer.model.entry import ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import Column, Partition, Table, TableName
 from table_writer.model.write import TableLayout
-from table_writer.steps.vacuum.due import may_go
+from table_writer.protocol.log.owner import Owner, other_tables, places_of, refuse_nested_roots, take_root
+from table_writer.protocol.vacuum.due import may_go
 from tests.publish.world import ROOT, TABLE, Fault, World
 
 T = str(TABLE)

@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError
-from table_writer.log.marks import LATE_CALL_SECONDS
-from table_writer.log.records import LogEnd
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Outcome
 from table_writer.model.location import Location
 from table_writer.model.meaning import Operation
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.publish.recovery import RecoveredEntry, Recovery
+from table_writer.protocol.log.marks import LATE_CALL_SECONDS
+from table_writer.protocol.log.records import LogEnd
+from table_writer.protocol.operations.recovery import RecoveredEntry, Recovery
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)

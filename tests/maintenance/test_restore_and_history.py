@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.log.owner import Owner
 from table_writer.model.table import Column
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.log.owner import Owner
 from tests.publish.world import TABLE, DeathError, Fault, World
 
 T = str(TABLE)

@@ -19,10 +19,10 @@ from table_writer.errors import (
     OutcomeUnknownError,
     TableWriterError,
 )
-from table_writer.log.placements import Placement
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.log.placements import Placement
 from tests.fuzz.puppet import names_drawn
 from tests.publish.world import DeathError, Fault, FaultyWorld, World
 

@@ -11,14 +11,14 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError
-from table_writer.log.marks import LATE_CALL_SECONDS
-from table_writer.log.registration import put_check_results
+from table_writer.mirrors import follow as mirrors
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Outcome
-from table_writer.steps.mirrors import follow as mirrors
-from table_writer.steps.vacuum.due import Ages
-from table_writer.steps.vacuum.remover import LOOK_SECONDS
-from table_writer.steps.vacuum.sweep import Vacuum
+from table_writer.protocol.log.marks import LATE_CALL_SECONDS
+from table_writer.protocol.log.registration import put_check_results
+from table_writer.protocol.vacuum.due import Ages
+from table_writer.protocol.vacuum.remover import LOOK_SECONDS
+from table_writer.protocol.vacuum.sweep import Vacuum
 from tests.publish.world import TABLE, DeathError, Fault, World
 
 T = str(TABLE)

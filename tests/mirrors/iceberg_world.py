@@ -13,11 +13,11 @@ from pyiceberg.table import StaticTable
 from pyiceberg.table.snapshots import Snapshot
 
 from table_writer.config import TableWriterConfig
+from table_writer.mirrors.iceberg import table as iceberg_table
+from table_writer.mirrors.iceberg.files import StoreFiles
+from table_writer.mirrors.iceberg.snapshot import VERSION
+from table_writer.mirrors.iceberg.table import IcebergMirror
 from table_writer.model.table import TableName
-from table_writer.steps.mirrors.iceberg import table as iceberg_table
-from table_writer.steps.mirrors.iceberg.files import StoreFiles
-from table_writer.steps.mirrors.iceberg.snapshot import VERSION
-from table_writer.steps.mirrors.iceberg.table import IcebergMirror
 from table_writer.storage.object_store import ObjectStore
 from tests.publish.world import ROOT
 

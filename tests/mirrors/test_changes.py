@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from table_writer.steps.mirrors.changes import _merged
-from table_writer.steps.mirrors.fitting import advice
-from table_writer.steps.mirrors.mirror import MirrorChange, MirroredFile, MirroredTable
+from table_writer.mirrors.changes import _merged
+from table_writer.mirrors.fitting import advice
+from table_writer.mirrors.mirror import MirrorChange, MirroredFile, MirroredTable
 from tests.publish.world import written
 
 ID: Final[dict[str, Any]] = {"name": "id", "type": "long", "metadata": {}}

@@ -12,10 +12,10 @@ from unittest import mock
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.steps.mirrors import follow
-from table_writer.steps.mirrors.delta import DeltaMirror
-from table_writer.steps.mirrors.delta.actions import APP_ID
-from table_writer.table.root_markers import MOST_COMMITS_READ
+from table_writer.mirrors import follow
+from table_writer.mirrors.delta import DeltaMirror
+from table_writer.mirrors.delta.actions import APP_ID
+from table_writer.protocol.table.root_markers import MOST_COMMITS_READ
 from tests.maintenance.operations import ADDED, OLD
 from tests.publish.world import ROOT, body_of
 

@@ -11,10 +11,10 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, TableWriterError
-from table_writer.log.marks import MirrorMarks
-from table_writer.steps.mirrors.delta import DeltaMirror
-from table_writer.steps.mirrors.delta.snapshot import Snapshot
-from table_writer.steps.mirrors.follow import KINDS
+from table_writer.mirrors.delta import DeltaMirror
+from table_writer.mirrors.delta.snapshot import Snapshot
+from table_writer.mirrors.follow import KINDS
+from table_writer.protocol.log.marks import MirrorMarks
 from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, dead_publisher
 from tests.publish.world import DeathError, Fault
 

@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from table_writer.errors import TableWriterError
-from table_writer.steps.mirrors import follow
+from table_writer.mirrors import follow
 from tests.fuzz.puppet import pools_at_once
 from tests.maintenance.operations import OPERATIONS, Operation
 from tests.maintenance.test_every_fault import KINDS

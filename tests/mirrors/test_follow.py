@@ -16,10 +16,10 @@ import pytest
 from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError, OutcomeUnknownError, StorageError
 from table_writer.events.event import TableEvent
+from table_writer.mirrors import fitting
+from table_writer.mirrors.follow import follow
 from table_writer.model.table import MIRRORS_PROPERTY, Column
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.mirrors import fitting
-from table_writer.steps.mirrors.follow import follow
 from tests.maintenance.operations import ADDED, APPENDED, MIXED, OLD, REPLACED, WHOLE, replace_columns
 from tests.publish.world import DeathError, Fault, Rows, body_of, fail, insert, move, without_answer
 

@@ -13,15 +13,15 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetSnapshotRefUpdate
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, TableWriterError
-from table_writer.log.listing import Lister
-from table_writer.log.slots import Slots
+from table_writer.mirrors import follow as mirrors
+from table_writer.mirrors.follow import KINDS
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.log.listing import Lister
+from table_writer.protocol.log.slots import Slots
 from table_writer.protocol.loop import Claimant, Draft
-from table_writer.steps.mirrors import follow as mirrors
-from table_writer.steps.mirrors.follow import KINDS
-from table_writer.steps.vacuum.remover import Remover
+from table_writer.protocol.vacuum.remover import Remover
 from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, dead_publisher, erase
 from tests.publish.world import DeathError, Fault, insert
 
@@ -460,7 +460,7 @@ def test_a_handover_that_lets_a_claim_through_is_noticed(kind: str, mutated: str
     mutations = {
         "claims go on": (mock.patch.object(Slots, "require_open"),),
         "no slot is taken": (
-            mock.patch("table_writer.steps.handover.run", mark_alone),
+            mock.patch("table_writer.mirrors.handover.run", mark_alone),
             mock.patch.object(Lister, "_closes", return_value=True),
         ),
     }

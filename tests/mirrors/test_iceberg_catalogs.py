@@ -11,8 +11,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import MetastoreError
-from table_writer.steps.mirrors.iceberg import catalog as catalogs
-from table_writer.steps.mirrors.iceberg.files import StoreFiles
+from table_writer.mirrors.iceberg import catalog as catalogs
+from table_writer.mirrors.iceberg.files import StoreFiles
 from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED
 
 from .iceberg_world import MIRROR, IcebergWorld, rows_of_json

@@ -11,8 +11,7 @@ from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from table_writer.errors import InvalidInputError
-from table_writer.model.table import NULL_PARTITION
-from table_writer.steps.mirrors.iceberg.columns import (
+from table_writer.mirrors.iceberg.columns import (
     FIRST_EXTRA_ID,
     FieldIds,
     hive_columns,
@@ -21,8 +20,9 @@ from table_writer.steps.mirrors.iceberg.columns import (
     schema_of,
     spec_of,
 )
-from table_writer.steps.mirrors.iceberg.files import MetadataFiles
-from table_writer.steps.mirrors.mirror import MirroredTable
+from table_writer.mirrors.iceberg.files import MetadataFiles
+from table_writer.mirrors.mirror import MirroredTable
+from table_writer.model.table import NULL_PARTITION
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 CITY: Final = {"type": "struct", "fields": [{"name": "City", "type": "string"}, {"name": "zip", "type": "integer"}]}

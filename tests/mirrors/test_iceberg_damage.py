@@ -18,10 +18,10 @@ from pyiceberg.table.update import (
 )
 
 from table_writer.errors import InvalidInputError
+from table_writer.mirrors.follow import TableMirror
+from table_writer.mirrors.iceberg.catalog import OwnCatalog
+from table_writer.mirrors.iceberg.files import MetadataFiles, StoreFiles
 from table_writer.model.table import Table
-from table_writer.steps.mirrors.follow import TableMirror
-from table_writer.steps.mirrors.iceberg.catalog import OwnCatalog
-from table_writer.steps.mirrors.iceberg.files import MetadataFiles, StoreFiles
 from tests.maintenance.operations import ADDED, OLD
 from tests.publish.world import ROOT, body_of
 

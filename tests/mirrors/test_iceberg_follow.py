@@ -277,7 +277,7 @@ def test_without_pyiceberg_a_vacuum_deletes_nothing_that_a_mirror_may_name(
 ) -> None:
     world.write(OLD)
     world.write(REPLACED)
-    monkeypatch.setitem(__import__("sys").modules, "table_writer.steps.mirrors.iceberg.table", None)
+    monkeypatch.setitem(__import__("sys").modules, "table_writer.mirrors.iceberg.table", None)
     report = world.vacuum()
     assert report.deleted == ()
     assert "pip install 'hive-table-writer[iceberg]'" in report.kept[0].reason

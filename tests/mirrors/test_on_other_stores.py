@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from table_writer.config import TableWriterConfig
-from table_writer.steps.mirrors.iceberg import catalog as catalogs
+from table_writer.mirrors.iceberg import catalog as catalogs
 from table_writer.storage import open_store
 from table_writer.storage.hadoop import settings_for
 from tests.azurite import AzuriteServer

@@ -10,9 +10,9 @@ from typing import Final
 import pytest
 
 from table_writer.errors import InvalidInputError
+from table_writer.mirrors.changes import MOST_VERSIONS
+from table_writer.mirrors.follow import follow
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.mirrors.changes import MOST_VERSIONS
-from table_writer.steps.mirrors.follow import follow
 from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED
 from tests.publish.world import ROOT, DeathError, Fault, move
 

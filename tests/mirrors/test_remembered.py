@@ -8,8 +8,8 @@ from unittest import mock
 
 import pytest
 
-from table_writer.steps.mirrors import follow
-from table_writer.steps.mirrors.delta import DeltaMirror
+from table_writer.mirrors import follow
+from table_writer.mirrors.delta import DeltaMirror
 
 from .iceberg_world import rows_of_json
 from .test_handover import TABLE, kind, mirrored

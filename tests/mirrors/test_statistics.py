@@ -3,9 +3,9 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+from table_writer.mirrors.delta.actions import statistics
+from table_writer.mirrors.mirror import MirroredFile, MirroredTable
 from table_writer.model.column_figures import ColumnFigures, as_text
-from table_writer.steps.mirrors.delta.actions import statistics
-from table_writer.steps.mirrors.mirror import MirroredFile, MirroredTable
 
 
 def test_a_year_has_four_digits() -> None:

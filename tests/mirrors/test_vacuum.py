@@ -12,10 +12,10 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import StorageError
+from table_writer.mirrors import follow as mirrors
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.mirrors import follow as mirrors
-from table_writer.steps.vacuum.due import Ages
-from table_writer.steps.vacuum.sweep import Vacuum
+from table_writer.protocol.vacuum.due import Ages
+from table_writer.protocol.vacuum.sweep import Vacuum
 from tests.maintenance.erasures import purge
 from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, erase
 from tests.publish.world import DeathError, Fault

@@ -10,16 +10,16 @@ from typing import Any
 from unittest import mock
 
 from table_writer.config import TableWriterConfig
+from table_writer.jobs import results
+from table_writer.jobs.results import end_publish
+from table_writer.mirrors.delta import DeltaMirror
+from table_writer.mirrors.delta.snapshot import Snapshot
 from table_writer.model.write import WrittenFiles
 from table_writer.progress import Stopwatch
+from table_writer.protocol.operations.publisher import PublishResult
+from table_writer.protocol.table.open_table import OpenTable
+from table_writer.protocol.table.services import Services
 from table_writer.reports.write_result import WriteResult
-from table_writer.steps import results
-from table_writer.steps.mirrors.delta import DeltaMirror
-from table_writer.steps.mirrors.delta.snapshot import Snapshot
-from table_writer.steps.publish.publisher import PublishResult
-from table_writer.steps.results import end_publish
-from table_writer.table.open_table import OpenTable
-from table_writer.table.services import Services
 from tests.publish.world import ROOT, Rows, World, body_of
 
 PREFIX = f"{ROOT.removeprefix('s3a://lake/')}_delta_log/"

@@ -27,20 +27,21 @@ from mutmut.utils.file_utils import copy_also_copy_files, copy_src_dir, setup_so
 
 SEED = 15
 ROOMS = {
-    "appends in place": r"publish\.in_place\.|storage\.table_files\.",
-    "copies and compactions": r"publish\.append\.|publish\.entry\.",
-    "the publish and its switch": r"publish\.(publisher|switch|parameters|statistics|reads)\.",
-    "recoveries": r"publish\.(recovery|evidence|correction)\.",
-    "rollbacks and restores": r"publish\.(rollback|restore)\.",
+    "appends in place": r"operations\.in_place\.|storage\.table_files\.",
+    "copies and compactions": r"operations\.append\.|operations\.entry\.",
+    "the loop": r"protocol\.loop\.",
+    "the publish and its switch": r"operations\.(publisher|switch|parameters|statistics|reads)\.",
+    "recoveries": r"operations\.(recovery|evidence|correction)\.",
+    "rollbacks and restores": r"operations\.(rollback|restore)\.",
     "history": r"log\.(history|placements|past_states|records|rules|versions|changes)\.",
     "folds and the log": r"log\.(fold|state|stored|table_log|listing|slots|marks|keys|trimming)\.",
     "older versions": r"table\.(past|present)\.",
-    "staged writes": r"steps\.staged_writes\.|log\.registration\.|complete\.",
+    "staged writes": r"jobs\.staged_writes\.|log\.registration\.|complete\.",
     "vacuums": r"vacuum\.",
-    "erasures and certificates": r"steps\.certificate\.|steps\.rows\.erasure\.",
-    "handovers": r"steps\.handover\.",
-    "mirrors": r"steps\.mirrors\.",
-    "rows by key": r"steps\.rows\.(kept|snapshot|turns)\.",
+    "erasures and certificates": r"jobs\.certificate\.|jobs\.rows\.erasure\.",
+    "handovers": r"mirrors\.handover\.",
+    "mirrors": r"mirrors\.",
+    "rows by key": r"jobs\.rows\.(kept|snapshot|turns)\.",
     "Google's store": r"storage\.gcs",
 }
 """As many mutants are drawn of each: a draw over all files alike hardly reaches the small ones."""

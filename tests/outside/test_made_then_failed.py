@@ -67,7 +67,7 @@ def test_ctrl_c_says_it_too(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("table_writer.steps.run.run_upload", interrupt)
+    monkeypatch.setattr("table_writer.jobs.run.run_upload", interrupt)
     with pytest.raises(KeyboardInterrupt) as raised:
         TableWriter(spark).append(df, f"{lakehouse_database}.orders", if_missing=BY_DAY, engine="arrow")
     assert "was made by this call (if_missing), and stays" in told_of(raised.value)

@@ -21,10 +21,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from table_writer import InvalidInputError, TableWriter
-from table_writer.model.table import Column, Table, TableName
-from table_writer.spark import open_gateway
-from table_writer.steps.plan.file_options import file_options
-from table_writer.steps.plan.parquet_settings import (
+from table_writer.jobs.plan.file_options import file_options
+from table_writer.jobs.plan.parquet_settings import (
     NOTHING_IN_A_FILE,
     SETTINGS,
     FileSettings,
@@ -32,7 +30,9 @@ from table_writer.steps.plan.parquet_settings import (
     ParquetSetting,
     setting_named,
 )
-from table_writer.steps.upload.parquet import ParquetFile
+from table_writer.jobs.upload.parquet import ParquetFile
+from table_writer.model.table import Column, Table, TableName
+from table_writer.spark import open_gateway
 from table_writer.testing import Lakehouse
 from tests.cells import first_fast
 from tests.docs.markdown_blocks import ROOT

@@ -151,8 +151,9 @@ def test_mirrors_need_what_the_page_adds_for_them(
 def test_an_append_in_place_to_what_another_tool_wrote_needs_what_the_page_adds_for_it(
     lakehouse: Lakehouse, spark: SparkSession, orders: str, rows: Callable[..., DataFrame]
 ) -> None:
+    soon = {"publish_timeout_seconds": 20.0, "metastore_timeout_seconds": 5.0}  # the next append waits for the claim
     with guarded(lakehouse, WRITER, orders) as url, pytest.raises(TableWriterError, match="s3:PutObject"):
-        TableWriter(spark, config=config(url)).append(rows((4, 40, "d2")), orders, carry="in_place")
+        TableWriter(spark, config=config(url, **soon)).append(rows((4, 40, "d2")), orders, carry="in_place")
     with guarded(lakehouse, together([WRITER, IN_PLACE]), orders) as url:
         TableWriter(spark, config=config(url)).append(rows((4, 40, "d2")), orders, carry="in_place")
     assert (4, 40, "d2") in content(spark, orders)

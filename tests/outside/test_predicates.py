@@ -18,8 +18,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from table_writer import InvalidInputError, TableWriter
 from table_writer.check import expression, only_partitions
+from table_writer.jobs.plan.planner import Where
 from table_writer.spark.sql import without_query_log
-from table_writer.steps.plan.planner import Where
 
 SCHEMA: Final = StructType([StructField("dt", StringType()), StructField("hour", LongType())])
 NAMELESS: Final = {

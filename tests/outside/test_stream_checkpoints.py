@@ -19,11 +19,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from table_writer import InvalidInputError, Maintenance, TableWriter
-from table_writer.log import table_log
-from table_writer.log.rules import QUERY_TAG
 from table_writer.model.entry import Key
+from table_writer.protocol.log import table_log
+from table_writer.protocol.log.rules import QUERY_TAG
+from table_writer.protocol.table.open_table import RepeatedError
 from table_writer.spark import is_connect
-from table_writer.table.open_table import RepeatedError
 from tests.publish.world import World
 
 Run = Callable[..., Any]

@@ -20,7 +20,7 @@ from table_writer import InvalidInputError, Maintenance, TableWriter, read_arrow
 from table_writer.model.location import Location
 from table_writer.model.table import Column, Table, TableName
 from table_writer.model.table_kind import HIVE, MAPRED, why_not_read, why_not_written
-from table_writer.table.root_markers import why_marked
+from table_writer.protocol.table.root_markers import why_marked
 from table_writer.testing import Lakehouse
 from tests.doubles.memory_store import MemoryStore
 

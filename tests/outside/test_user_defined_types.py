@@ -27,8 +27,8 @@ from pyspark.sql.types import (
 
 from table_writer import InvalidInputError, SchemaMismatchError, TableWriter
 from table_writer.check import not_null
+from table_writer.jobs.plan.types import table_schema
 from table_writer.model.table import Column, Table, TableName
-from table_writer.steps.plan.types import table_schema
 
 
 class Degrees:

@@ -20,9 +20,9 @@ import table_writer
 from table_writer import InvalidInputError, TableWriter
 from table_writer.check import not_null
 from table_writer.check.check import Target
+from table_writer.jobs.plan.distribution import batch_limits
 from table_writer.spark.sql import balanced_tree, in_partitions, spark_errors_translated
 from table_writer.spark.types import type_of_ddl
-from table_writer.steps.plan.distribution import batch_limits
 
 PACKAGE = Path(table_writer.__file__).parent
 COLUMNS = 320

@@ -18,9 +18,9 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer import TableWriter, TableWriterConfig, read_arrow
 from table_writer.check import in_range
+from table_writer.jobs.upload.parquet import file_schema, with_schema
 from table_writer.model.partition_value import java_zone
 from table_writer.model.upload_spec import TIMESTAMP_TYPES, ParquetOptions
-from table_writer.steps.upload.parquet import file_schema, with_schema
 from table_writer.testing import Lakehouse
 from tests.cells import first_fast
 

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_type
 
+from table_writer.jobs.plan.distribution import BATCH_BYTES, WIDER_THAN_SEEN, batch_limits
 from table_writer.spark.widths import FIXED_WIDTHS, fixed_row_bytes
-from table_writer.steps.plan.distribution import BATCH_BYTES, WIDER_THAN_SEEN, batch_limits
 
 STRING = T.StructType().add("name", "string")
 

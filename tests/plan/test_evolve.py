@@ -10,14 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DateType, IntegerType, LongType, StructField, VariantType
 
 from table_writer.errors import InvalidInputError, MetastoreError, SchemaMismatchError
+from table_writer.jobs.plan.fit import add_columns, fit
+from table_writer.jobs.plan.types import table_schema
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.table import Table, TableName
 from table_writer.spark.types import exact_type
-from table_writer.steps.plan.fit import add_columns, fit
-from table_writer.steps.plan.types import table_schema
 from table_writer.testing import Lakehouse
 
 KINDS = {

@@ -8,10 +8,10 @@ import pytest
 
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError
+from table_writer.jobs.plan.file_options import engine_of, file_options
+from table_writer.jobs.plan.parquet_settings import FACTORY, FileSettings
 from table_writer.model.table import Column, Table, TableName
 from table_writer.model.upload_spec import MIB, ParquetOptions, PerColumn
-from table_writer.steps.plan.file_options import engine_of, file_options
-from table_writer.steps.plan.parquet_settings import FACTORY, FileSettings
 
 PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 KEY = "parquet.encryption.uniform.key"

@@ -8,11 +8,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
 
 from table_writer.errors import SchemaMismatchError
+from table_writer.jobs.plan.fit import FittedRows, fit
+from table_writer.jobs.plan.types import CHAR_VARCHAR, stored_field, table_schema, violation
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.table import Column, Table, TableName
 from table_writer.spark.types import exact_type
-from table_writer.steps.plan.fit import FittedRows, fit
-from table_writer.steps.plan.types import CHAR_VARCHAR, stored_field, table_schema, violation
 from tests.cells import first_fast
 
 

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from table_writer.errors import InvalidInputError
+from table_writer.jobs.plan.distribution import lay_out
+from table_writer.jobs.upload.job import run_upload
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.steps.plan.distribution import lay_out
-from table_writer.steps.upload.job import run_upload
 from table_writer.storage import open_store
 from table_writer.storage.settings import LocalSettings
 

@@ -19,9 +19,9 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from table_writer.jobs.plan.fit import added_field, addition_problems, match
+from table_writer.jobs.plan.types import CHAR_VARCHAR, Match, unstorable
 from table_writer.model.new_table import SchemaMode
-from table_writer.steps.plan.fit import added_field, addition_problems, match
-from table_writer.steps.plan.types import CHAR_VARCHAR, Match, unstorable
 
 A_AND_B = StructType([StructField("a", IntegerType()), StructField("b", StringType())])
 ONLY_A = StructType([StructField("a", IntegerType())])

@@ -8,9 +8,9 @@ import pytest
 
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError
+from table_writer.jobs.plan.file_options import engine_of, require_writable
+from table_writer.jobs.plan.parquet_settings import FileSettings
 from table_writer.model.table import Column, Table, TableName
-from table_writer.steps.plan.file_options import engine_of, require_writable
-from table_writer.steps.plan.parquet_settings import FileSettings
 
 PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 ORC_SERDE = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"

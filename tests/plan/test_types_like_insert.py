@@ -41,9 +41,9 @@ from pyspark.sql.types import (
     _parse_datatype_string,
 )
 
+from table_writer.jobs.plan.fit import FittedRows, fit, match
+from table_writer.jobs.plan.types import Match, plain_type, stored_field, violation
 from table_writer.model.new_table import SchemaMode
-from table_writer.steps.plan.fit import FittedRows, fit, match
-from table_writer.steps.plan.types import Match, plain_type, stored_field, violation
 
 DECIMALS: Final = {
     f"decimal({precision},{scale})": DecimalType(precision, scale)

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from table_writer.errors import InvalidInputError
-from table_writer.steps.plan.planner import Where
-from table_writer.steps.plan.types import CHAR_VARCHAR
+from table_writer.jobs.plan.planner import Where
+from table_writer.jobs.plan.types import CHAR_VARCHAR
 from tests.cells import first_fast
 
 TEXT = StructType([StructField("dt", StringType())])

@@ -12,12 +12,12 @@ from itertools import count
 import pytest
 
 from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError, PartlyPublishedError, StorageError
-from table_writer.log import deadline
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Column, Partition, PartitionChange
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.publish.parameters import NO_FILES
+from table_writer.protocol.log import deadline
+from table_writer.protocol.operations.parameters import NO_FILES
 from table_writer.storage.object_store import visible_files
 from tests.cells import first_fast
 from tests.publish.world import DIED, REFUSED, DeathError, Fault, World, fail, insert, move, without_answer, written

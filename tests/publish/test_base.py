@@ -9,7 +9,7 @@ import pytest
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartitionExistsError
 from table_writer.model.table import Partition, PartitionValues, TableName
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.publish.parameters import NO_FILES
+from table_writer.protocol.operations.parameters import NO_FILES
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.publish.world import REFUSED, ROOT, TABLE, World, written
 

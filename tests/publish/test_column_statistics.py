@@ -12,14 +12,14 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import LostResponseError, MetastoreError, TableWriterError
-from table_writer.log.records import LogEnd
 from table_writer.metastore.hive_statistics import ColumnDescription
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.publish.append import CarriedFiles
-from table_writer.steps.publish.entry import with_figures
-from table_writer.steps.publish.recovery import Recovery
-from table_writer.steps.publish.statistics import spark_statistics
+from table_writer.protocol.log.records import LogEnd
+from table_writer.protocol.operations.append import CarriedFiles
+from table_writer.protocol.operations.entry import with_figures
+from table_writer.protocol.operations.recovery import Recovery
+from table_writer.protocol.operations.statistics import spark_statistics
 from tests.cells import first_fast
 from tests.doubles.faults import Late
 from tests.publish.world import ROOT, DeathError, Fault, World, fail

@@ -7,7 +7,7 @@ import pytest
 from table_writer.model.entry import Outcome
 from table_writer.model.meaning import Operation
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.publish.publisher import GaveWayError
+from table_writer.protocol.operations.publisher import GaveWayError
 from tests.publish.world import DIED, World
 
 MANY = {"d1": frozenset({1, 2, 3, 4}), "d2": frozenset({5})}

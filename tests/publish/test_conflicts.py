@@ -13,16 +13,16 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, LostResponseError, MetastoreError, OutcomeUnknownError
-from table_writer.log.deadline import Deadline
-from table_writer.log.records import LogEnd
 from table_writer.model.entry import Outcome
 from table_writer.model.meaning import Operation
 from table_writer.model.table import Column
 from table_writer.model.table_read import ReadVersion
 from table_writer.model.write import WritePlan
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.publish.recovery import RecoveredEntry, Recovery
-from table_writer.steps.publish.switch import Switch
+from table_writer.protocol.log.deadline import Deadline
+from table_writer.protocol.log.records import LogEnd
+from table_writer.protocol.operations.recovery import RecoveredEntry, Recovery
+from table_writer.protocol.operations.switch import Switch
 from tests.publish.world import DIED, REFUSED, ROOT, TABLE, DeathError, Fault, Rows, World, written
 
 ONE = {"d1": frozenset({1})}

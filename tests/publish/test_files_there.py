@@ -11,8 +11,8 @@ from table_writer.errors import ConflictError, InvalidInputError, MetastoreError
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.publish import rollback
-from table_writer.steps.publish.entry import NotThereError, files_there
+from table_writer.protocol.operations import rollback
+from table_writer.protocol.operations.entry import NotThereError, files_there
 from tests.publish.world import DIED, ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)

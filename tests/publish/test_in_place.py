@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError, StorageError
-from table_writer.log.deadline import Deadline
-from table_writer.log.slots import Slots
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionChange
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.publish import publisher
+from table_writer.protocol.log.deadline import Deadline
+from table_writer.protocol.log.slots import Slots
+from table_writer.protocol.operations import publisher
+from table_writer.protocol.table import open_table
+from table_writer.protocol.table.past import Past
 from table_writer.storage.object_store import visible_files
-from table_writer.table import open_table
-from table_writer.table.past import Past
 from tests.publish.world import REFUSED, DeathError, Fault, World, body_of, plain, written
 
 ONE = {"d1": frozenset({1})}

@@ -10,12 +10,12 @@ from functools import partial
 import pytest
 
 from table_writer.errors import OutcomeUnknownError, StorageError
-from table_writer.log.deadline import Deadline
 from table_writer.model.entry import Key, Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import WritePlan
 from table_writer.model.write_mode import WriteMode
-from table_writer.table import open_table
+from table_writer.protocol.log.deadline import Deadline
+from table_writer.protocol.table import open_table
 from tests.doubles.faults import Late
 from tests.doubles.memory_store import MIN_PART_BYTES
 from tests.publish.test_in_place import ONE, THREE, TWO, append

@@ -12,15 +12,15 @@ import pytest
 from table_writer.config import TableWriterConfig
 from table_writer.doctor.examination import examine
 from table_writer.errors import ConflictError, InvalidInputError, TableWriterError
-from table_writer.log.known_log import name_log
-from table_writer.log.owner import take_root
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.hive_objects import DDL_TIME
 from table_writer.model.entry import Key
 from table_writer.model.table import LOG_PARAMETER, VERSION_PARAMETER, Column, Partition, TableName
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.model.write_mode import WriteMode
-from table_writer.table.open_table import RepeatedError
+from table_writer.protocol.log.known_log import name_log
+from table_writer.protocol.log.owner import take_root
+from table_writer.protocol.table.open_table import RepeatedError
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World, move, written
 
 T = str(TABLE)

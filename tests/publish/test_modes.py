@@ -19,9 +19,9 @@ from table_writer.model.partition_value import Spellings
 from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
 from table_writer.model.write import written_ids
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.publish.publisher import EMPTY_MARKER
+from table_writer.protocol.operations.publisher import EMPTY_MARKER
+from table_writer.protocol.table.open_table import RepeatedError
 from table_writer.storage.object_store import ObjectInfo
-from table_writer.table.open_table import RepeatedError
 from tests.publish.world import REFUSED, DeathError, Fault, World, fail, insert, without_answer, written
 
 ONE = {"d1": frozenset({1})}

@@ -9,7 +9,7 @@ import pytest
 
 from table_writer.model.table import Column
 from table_writer.model.write_mode import WriteMode
-from table_writer.table.past import Past
+from table_writer.protocol.table.past import Past
 from tests.publish.world import World, schema_of
 
 ADDED = Column("c", "string")

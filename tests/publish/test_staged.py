@@ -16,15 +16,15 @@ from table_writer.errors import (
     OutcomeUnknownError,
     StorageError,
 )
-from table_writer.log.registration import read_registration
+from table_writer.jobs.staged_writes import StagedWrites
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import Outcome
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import Column
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.log.registration import read_registration
+from table_writer.protocol.operations.entry import there_under_other_names
 from table_writer.reports.write_result import WriteResult
-from table_writer.steps.publish.entry import there_under_other_names
-from table_writer.steps.staged_writes import StagedWrites
 from tests.publish.world import DIED, REFUSED, DeathError, Fault, World, body_of, plain
 
 T = "mart.orders"

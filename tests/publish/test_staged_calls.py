@@ -16,15 +16,15 @@ from table_writer.errors import (
     PartitionExistsError,
     StorageError,
 )
+from table_writer.jobs.announcing import announced
+from table_writer.jobs.complete import Completer
+from table_writer.jobs.staged_writes import BySpark, StagedWrites
 from table_writer.model.check_result import CheckResult
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.table import Column
 from table_writer.model.write import WrittenFiles
 from table_writer.model.write_mode import WriteMode
 from table_writer.reports.staged_report import StagedDetail
-from table_writer.steps.announcing import announced
-from table_writer.steps.complete import Completer
-from table_writer.steps.staged_writes import BySpark, StagedWrites
 from table_writer.storage.object_store import ObjectInfo
 from tests.publish.world import DIED, DeathError, Fault, World, fail
 

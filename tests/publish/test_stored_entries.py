@@ -12,12 +12,12 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import MetastoreError
-from table_writer.log.registration import writer_identity
+from table_writer.jobs.staged_writes import StagedWrites
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import Partition
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.publish.success import success_json
-from table_writer.steps.staged_writes import StagedWrites
+from table_writer.protocol.log.registration import writer_identity
+from table_writer.protocol.operations.success import success_json
 from tests.publish.world import DIED, REFUSED, ROOT, TABLE, World, body_of
 
 T = str(TABLE)

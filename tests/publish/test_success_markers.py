@@ -12,13 +12,13 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, StorageError
+from table_writer.jobs.results import repeated_result
+from table_writer.mirrors import follow as mirrors
 from table_writer.model.entry import Erasure
 from table_writer.model.write_mode import WriteMode
 from table_writer.progress import Stopwatch
-from table_writer.steps.mirrors import follow as mirrors
-from table_writer.steps.results import repeated_result
-from table_writer.steps.vacuum.remover import FoundLocation
-from table_writer.steps.vacuum.sweep import Vacuum
+from table_writer.protocol.vacuum.remover import FoundLocation
+from table_writer.protocol.vacuum.sweep import Vacuum
 from tests.glue.world import GlueWorld
 from tests.maintenance.operations import APPENDED, MIXED, OLD, OPERATIONS, Operation
 from tests.publish.world import DIED, TABLE, DeathError, World, body_of, fail

@@ -13,8 +13,8 @@ from table_writer.errors import ConflictError, InvalidInputError, MetastoreError
 from table_writer.model.location import Location
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.table.past import Past, files_of
 from table_writer.storage.table_files import listed_files
-from table_writer.table.past import Past, files_of
 from tests.publish.world import DeathError, Fault, World, body_of, insert, move, without_answer, written
 
 T = "mart.orders"

@@ -11,7 +11,7 @@ import pytest
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError
 from table_writer.model.location import Location
 from table_writer.model.write_mode import WriteMode
-from table_writer.table.past import Past
+from table_writer.protocol.table.past import Past
 from tests.publish.test_what_late_calls_show import APPEND, WHOLE, T, lost_and_recovered, read, rows
 from tests.publish.world import DIED, DeathError, Fault, World, insert, move, without_answer, written
 

@@ -17,9 +17,8 @@ import pytest
 
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError, StorageError
-from table_writer.log.history import History
-from table_writer.log.listing import Listing
-from table_writer.log.owner import Owner, take_root
+from table_writer.jobs.complete import Completer
+from table_writer.jobs.running_write import RunningWrite
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.column_figures import ColumnFigures, as_text
@@ -39,15 +38,16 @@ from table_writer.model.write import (
     no_partition,
 )
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.log.history import History
+from table_writer.protocol.log.listing import Listing
+from table_writer.protocol.log.owner import Owner, take_root
+from table_writer.protocol.operations.parameters import NO_FILES
+from table_writer.protocol.operations.publisher import Publisher, PublishResult
+from table_writer.protocol.table.open_table import OpenTable, RepeatedError
+from table_writer.protocol.table.services import Services
 from table_writer.reports.history_reports import RecoverReport
 from table_writer.reports.vacuum_reports import VacuumReport
-from table_writer.steps.complete import Completer
-from table_writer.steps.publish.parameters import NO_FILES
-from table_writer.steps.publish.publisher import Publisher, PublishResult
-from table_writer.steps.running_write import RunningWrite
 from table_writer.storage.object_store import ObjectStore, visible_files
-from table_writer.table.open_table import OpenTable, RepeatedError
-from table_writer.table.services import Services
 from tests.doubles.faults import Late
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.doubles.memory_store import MemoryStore

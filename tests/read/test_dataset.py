@@ -20,10 +20,10 @@ from table_writer import read_arrow
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.table import NULL_PARTITION, Column, Partition, Table, TableName
+from table_writer.protocol.table.services import Services
 from table_writer.read import dataset
 from table_writer.read.dataset import open_dataset
 from table_writer.read.types import arrow_schema
-from table_writer.table.services import Services
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.doubles.memory_store import MemoryStore
 

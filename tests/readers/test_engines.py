@@ -18,9 +18,9 @@ from pyspark.sql.types import BinaryType
 
 from table_writer import TableWriterConfig, read_arrow
 from table_writer.model.table import NULL_PARTITION, TableName
+from table_writer.protocol.table.services import Services
 from table_writer.read.types import arrow_schema, partition_value
 from table_writer.read.where import conditions_by_partition
-from table_writer.table.services import Services
 from table_writer.testing import Lakehouse
 
 from .hive import rows_of, value_of

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError, StorageError
-from table_writer.log.history import History
 from table_writer.model.meaning import Operation
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.log.history import History
 from tests.publish.world import TableWorld
 from tests.real.real_world import CONFIG, Address
 

@@ -10,7 +10,7 @@ from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
 from table_writer.maintenance import Maintenance
 from table_writer.model.table import TableName
-from table_writer.table.services import Services
+from table_writer.protocol.table.services import Services
 from tests.real.real_world import DATABASE, Address, RealWorld
 
 ONE = {"d1": frozenset({1}), "d2": frozenset({2})}

@@ -13,7 +13,7 @@ import pytest
 from table_writer.errors import MetastoreError, TableWriterError
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table
-from table_writer.steps.publish.parameters import NO_FILES
+from table_writer.protocol.operations.parameters import NO_FILES
 from table_writer.testing import MetastoreServer
 from table_writer.testing.processes import ServerProcess
 from tests.maintenance.operations import OPERATIONS, Operation

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 MADE_BY_THE_BUILD = ("PKG-INFO", "hive_table_writer.egg-info/")
 OF_EXTRAS = (  # modules that say which extra they need, or are imported by what needs it
     "table_writer.integrations",
-    "table_writer.steps.mirrors.iceberg",
+    "table_writer.mirrors.iceberg",
     "table_writer.storage.azure",
     "table_writer.storage.gcs",
     "table_writer.testing.moto_server",

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer import InvalidInputError, SchemaMismatchError, TableWriter
 from table_writer.check import in_range, unique
+from tests.cells import first_fast
 
 ZONES: Final = {"Europe/Berlin": "2024-10-27 00:00:00", "America/New_York": "2024-11-03 05:00:00"}
 """Zones of a driver, and the first of the two hours, in UTC, that its clocks show twice."""
@@ -69,7 +70,7 @@ class Hours:
         return f"timestamp_micros({row[0]})"
 
 
-@pytest.fixture(params=list(ZONES))
+@pytest.fixture(params=first_fast(ZONES))
 def hours(
     request: pytest.FixtureRequest, spark: SparkSession, in_zone: Callable[[str], None], make_table: Callable[..., str]
 ) -> Hours:
@@ -121,18 +122,18 @@ def test_every_other_call_tells_the_two_hours_apart(hours: Hours, writer: TableW
 
 
 EXTREMES: Final = {
-    "the end of time, east of Greenwich": ("Asia/Tokyo", "timestamp_ltz '9999-12-31 23:59:59.999999'", "TIMESTAMP"),
     "the end of time, west of it": ("America/New_York", "timestamp_ltz '9999-12-31 23:59:59.999999'", "TIMESTAMP"),
     "the first day, west of Greenwich": ("America/New_York", "timestamp_ltz '0001-01-01 00:00:00'", "TIMESTAMP"),
+    "a date before year 1": ("UTC", "date '-0044-03-15'", "DATE"),
+    "the end of time, east of Greenwich": ("Asia/Tokyo", "timestamp_ltz '9999-12-31 23:59:59.999999'", "TIMESTAMP"),
     "the first day, east of it": ("Asia/Tokyo", "timestamp_ltz '0001-01-01 00:00:00'", "TIMESTAMP"),
     "a moment after 9999": ("UTC", "timestamp_ltz '123456-01-01 00:00:00.5'", "TIMESTAMP"),
     "a local time after 9999": ("UTC", "timestamp_ntz '10000-01-01 00:00:00'", "TIMESTAMP_NTZ"),
     "a date after 9999": ("UTC", "date '10000-01-01'", "DATE"),
-    "a date before year 1": ("UTC", "date '-0044-03-15'", "DATE"),
 }
 
 
-@pytest.mark.parametrize("extreme", EXTREMES)
+@pytest.mark.parametrize("extreme", first_fast(EXTREMES, 3))
 def test_values_that_python_has_not_are_keys_like_others(
     extreme: str,
     writer: TableWriter,
@@ -164,7 +165,7 @@ def test_values_that_python_has_not_are_keys_like_others(
     assert writer.delete_where(table, f"until >= {value}").deleted == 1
 
 
-@pytest.mark.parametrize("extreme", [name for name in EXTREMES if "date" not in name])
+@pytest.mark.parametrize("extreme", first_fast([name for name in EXTREMES if "date" not in name], 2))
 def test_moments_that_python_has_not_are_partitions_like_others(
     extreme: str,
     writer: TableWriter,

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from table_writer import ConflictError, InvalidInputError, TableWriter
+from table_writer.jobs.rows.erasure import Erasing
+from table_writer.protocol.table.open_table import OpenTable
 from table_writer.reports.rows_result import RowsResult
-from table_writer.steps.rows.erasure import Erasing
-from table_writer.table.open_table import OpenTable
 
 Rows = Callable[..., Any]
 Listed = Callable[[str], list[tuple[Any, ...]]]

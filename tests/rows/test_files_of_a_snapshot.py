@@ -13,14 +13,14 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 
 from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.jobs.rows import kept as kept_files
+from table_writer.jobs.rows import small_files
+from table_writer.jobs.rows import snapshot as snapshots
+from table_writer.jobs.rows.kept import KeptFiles
+from table_writer.jobs.rows.snapshot import FILE, Snapshot
 from table_writer.model.location import Location
 from table_writer.model.table import PastPartition
 from table_writer.reports.write_result import PartitionResult
-from table_writer.steps.rows import kept as kept_files
-from table_writer.steps.rows import small_files
-from table_writer.steps.rows import snapshot as snapshots
-from table_writer.steps.rows.kept import KeptFiles
-from table_writer.steps.rows.snapshot import FILE, Snapshot
 from table_writer.storage.footers import MOST_FOOTERS
 from table_writer.storage.object_store import SourceChangedError
 from tests.doubles.memory_store import MemoryStore

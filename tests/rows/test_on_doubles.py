@@ -15,15 +15,15 @@ from pyspark.sql import SparkSession
 
 from table_writer import RowOptions, RowsResult
 from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.jobs.rows import snapshot as snapshots
+from table_writer.jobs.rows.kept import KeptFiles
+from table_writer.jobs.rows.snapshot import Snapshot
+from table_writer.jobs.rows.turns import Turn
+from table_writer.jobs.running_write import RunningWrite
 from table_writer.model.location import Location
 from table_writer.model.table_read import ReadVersion
 from table_writer.model.write import Scope, WritePlan, WrittenFiles, every_partition, no_partition
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.rows import snapshot as snapshots
-from table_writer.steps.rows.kept import KeptFiles
-from table_writer.steps.rows.snapshot import Snapshot
-from table_writer.steps.rows.turns import Turn
-from table_writer.steps.running_write import RunningWrite
 from table_writer.storage.footers import read_footer
 from table_writer.storage.object_store import ObjectInfo
 from tests.doubles.memory_store import MemoryStore

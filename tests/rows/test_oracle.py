@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from table_writer import TableWriter
-from table_writer.steps.rows.merge import Matched, Missing
+from table_writer.jobs.rows.merge import Matched, Missing
 
 
 class Row(NamedTuple):

@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer import ConflictError, InvalidInputError, Maintenance, TableWriter
-from table_writer.steps.rows import merge
-from table_writer.steps.rows.expressions import blank, predicate_of
+from table_writer.jobs.rows import merge
+from table_writer.jobs.rows.expressions import blank, predicate_of
 
 Rows = Callable[..., Any]
 Listed = Callable[[str], list[tuple[Any, ...]]]

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer import ConflictError, RowsResult, TableWriter
+from table_writer.jobs.rows.snapshot import FILE, Snapshot
 from table_writer.spark import open_gateway
-from table_writer.steps.rows.snapshot import FILE, Snapshot
 from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS, table
 
 Rows = Callable[..., Any]

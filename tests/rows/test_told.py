@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from table_writer import Maintenance, SchemaMismatchError, TableWriter, TableWriterConfig
 from table_writer.events import TableEvent
 from table_writer.model.words import LONGEST_CONDITION
+from table_writer.protocol.operations.switch import Switch
 from table_writer.reports.history_reports import VersionSummary
-from table_writer.steps.publish.switch import Switch
 
 Rows = Callable[..., Any]
 FIRST = [(1, "a", "d1"), (2, "b", "d1"), (3, "c", "d2")]

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.log.listing import MAX_BYTES
+from table_writer.protocol.log.listing import MAX_BYTES
 from table_writer.storage.object_store import ObjectInfo
 from tests.doubles.memory_store import MemoryStore
 from tests.security.attacked import CALLS, NOW, Attacked, T, bodies, survives

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from table_writer import TableWriter
 from table_writer.errors import InvalidInputError, StorageError
+from table_writer.jobs.session_services import SessionServices
 from table_writer.maintenance import Maintenance
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, TableName, partition_name, partition_values
-from table_writer.steps.session_services import SessionServices
-from table_writer.table.open_table import OpenTable
+from table_writer.protocol.table.open_table import OpenTable
 from table_writer.testing import Lakehouse
 from tests.cli.shell import Shell
 from tests.publish.world import TABLE, TableWorld, World

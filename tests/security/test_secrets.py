@@ -26,16 +26,16 @@ import table_writer
 from table_writer import TableWriter
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, TableWriterError
+from table_writer.jobs.session_services import SessionServices
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.location import Location
 from table_writer.model.new_table import NewTable
 from table_writer.model.table import Column, PartitionChange
-from table_writer.steps.session_services import SessionServices
+from table_writer.protocol.table.services import Services
 from table_writer.storage import open_store
 from table_writer.storage.hadoop import S3Overrides, settings_for
 from table_writer.storage.settings import AssumedRole, S3Settings, StoreSettings
-from table_writer.table.services import Services
 from table_writer.testing import Lakehouse
 from tests.metastore.conftest import thrift_server
 from tests.publish.world import TABLE, DeathError, Fault, World

@@ -16,7 +16,7 @@ PACKAGE: Final = Path(__file__).parents[2] / "table_writer"
 FETCHING: Final = {"collect", "toPandas", "toLocalIterator", "toArrow", "first", "head", "take", "tail", "show"}
 FETCHERS: Final = {
     "spark/sql.py": {"collect"},  # fetched() itself
-    "steps/upload/job.py": {"collect"},  # bytes that tasks of ours have packed
+    "jobs/upload/job.py": {"collect"},  # bytes that tasks of ours have packed
     "spark/connect.py": {"collect"},  # the same
     "spark/executors.py": {"collect"},  # the same, of an RDD
     "spark/classic.py": {"collect"},  # the same

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from table_writer import TableWriterConfig
+from table_writer.jobs.session_services import SessionServices
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.metastore.wire import LoginError
 from table_writer.spark import open_gateway
-from table_writer.steps.session_services import SessionServices
 from table_writer.testing import Lakehouse
 
 STORES = "hadoop.security.credential.provider.path"

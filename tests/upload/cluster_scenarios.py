@@ -30,8 +30,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
 
 from table_writer.errors import TableWriterError
+from table_writer.jobs.upload.job import run_upload
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.steps.upload.job import run_upload
 from table_writer.storage import open_store
 from table_writer.storage.settings import LocalSettings
 

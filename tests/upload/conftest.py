@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from table_writer.errors import StorageError
+from table_writer.jobs.upload.task import upload_rows
 from table_writer.model.message import CommitMessage, UploadedPart
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.steps.upload.task import upload_rows
 
 MIB = 1024 * 1024
 

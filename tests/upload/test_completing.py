@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from table_writer.errors import StorageError
+from table_writer.jobs.complete import Completer, Spread
 from table_writer.model.message import CommitMessage, CommitMessages, PendingUpload, names_of_task
 from table_writer.spark import open_gateway
 from table_writer.spark.executors import ITEMS_PER_TASK, TASKS_PER_JOB, Executors, jobs
-from table_writer.steps.complete import Completer, Spread
 from table_writer.storage.local import LocalStore
 from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.settings import LocalSettings, S3Settings, StaticKeys

@@ -23,13 +23,13 @@ from table_writer import (
     TableWriter,
     WriteResult,
 )
+from table_writer.jobs.upload.job import run_upload, upload_few
 from table_writer.model.upload_spec import MIB
 from table_writer.spark import few_rows, open_gateway
 from table_writer.spark.connect import sources_explained
 from table_writer.spark.few_rows import FewRows
 from table_writer.spark.gateway import QuerySources
 from table_writer.spark.sql import SPARK_ERRORS
-from table_writer.steps.upload.job import run_upload, upload_few
 from table_writer.storage import open_store
 from table_writer.testing import Lakehouse
 from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS, spec_of, table

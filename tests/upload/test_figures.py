@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from table_writer.jobs.upload.task import upload_rows
 from table_writer.model.column_figures import ColumnFigures, as_text, from_text, merged_figures
 from table_writer.model.message import CommitMessage
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.steps.upload.task import upload_rows
 from tests.upload.conftest import RecordingStore
 
 FORMATS = {

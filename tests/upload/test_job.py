@@ -15,10 +15,10 @@ from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
 
 from table_writer.errors import InvalidInputError, TableWriterError
+from table_writer.jobs.upload.job import run_upload
 from table_writer.model.table import NULL_PARTITION
 from table_writer.model.upload_spec import BatchLimits
 from table_writer.spark.classic import run_interruptibly
-from table_writer.steps.upload.job import run_upload
 from table_writer.storage import open_store
 from table_writer.storage.settings import S3Settings, StaticKeys
 

@@ -10,10 +10,10 @@ import pytest
 from pyspark.errors import PythonException
 
 from table_writer.errors import InvalidInputError, StorageError
+from table_writer.jobs.upload.job import check_messages
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.message import CommitMessage, CommitMessages, PendingUpload, RowMark, UploadedPart
 from table_writer.spark.classic import spark_errors_translated
-from table_writer.steps.upload.job import check_messages
 
 PREFIX = "mart/orders/_table_writer/data/w1/"
 

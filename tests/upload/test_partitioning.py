@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from table_writer.errors import InvalidInputError
+from table_writer.jobs.upload.partitioning import PartitionIds, in_chunks, rows_by_partition
 from table_writer.model.table import NULL_PARTITION
-from table_writer.steps.upload.partitioning import PartitionIds, in_chunks, rows_by_partition
 
 
 def grouped(columns: dict[str, list[str | None]], order: list[int]) -> dict[tuple[str, ...], list[int]]:

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from table_writer.errors import InvalidInputError, PartitionExistsError
+from table_writer.jobs.upload.partitioning import PartitionIds
 from table_writer.model.message import CommitMessage
 from table_writer.model.table import NULL_PARTITION
 from table_writer.model.upload_spec import ParquetOptions
 from table_writer.spark.classic import spark_errors_translated
-from table_writer.steps.upload.partitioning import PartitionIds
 
 MIB = 1024 * 1024
 WORDS = [f"word {number}" for number in range(500)]

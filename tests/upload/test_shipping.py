@@ -25,12 +25,12 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
+from table_writer.jobs.upload.task import map_function
 from table_writer.model.partition_value import Spellings
 from table_writer.model.upload_spec import UploadSpec
 from table_writer.spark import executors, shipping
 from table_writer.spark.executors import REQUIRED, workers_are_like_us
 from table_writer.spark.shipping import NOT_OF_WRITES, package_of_streams, package_of_tasks
-from table_writer.steps.upload.task import map_function
 from table_writer.storage.parquet_rows import row_reader
 from table_writer.storage.settings import (
     AccountKey,
@@ -59,11 +59,11 @@ class Absent:
         if name.partition(".")[0] in {absent}:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
-import table_writer.storage.worker, table_writer.steps.upload.task
+import table_writer.storage.worker, table_writer.jobs.upload.task
 """
 
 ENTRIES = (
-    "table_writer.steps.upload.task",
+    "table_writer.jobs.upload.task",
     "table_writer.storage.worker",
     "table_writer.storage.parquet_rows",
     "table_writer.version",
@@ -91,8 +91,8 @@ import pyarrow as pa
 import table_writer.storage.s3_client
 from table_writer import version
 from table_writer.model.message import CommitMessage
-from table_writer.steps.upload.arrays import one_binary
-from table_writer.steps.upload.task import upload_rows
+from table_writer.jobs.upload.arrays import one_binary
+from table_writer.jobs.upload.task import upload_rows
 spec = pickle.loads({packed})
 class Store:
     def request_counts(self): return {{}}
@@ -277,9 +277,9 @@ def test_a_stream_is_sent_what_a_write_imports(tmp_path: Path) -> None:
     package = tmp_path / "sent.zip"
     package.write_bytes(package_of_streams())
     names = files_in(package)
-    assert files_behind("table_writer.steps.batches") <= names
+    assert files_behind("table_writer.jobs.batches") <= names
     assert {name for name in names if name.split("/")[0] in NOT_OF_WRITES} == set()
-    loaded = modules_loaded(package, "import table_writer.steps.batches", *site.getsitepackages())
+    loaded = modules_loaded(package, "import table_writer.jobs.batches", *site.getsitepackages())
     assert {module for module, path in loaded.items() if not path.startswith(str(package))} == set()
 
 

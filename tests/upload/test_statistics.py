@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from table_writer.jobs.upload.parquet import MOST_COLUMNS, ParquetFile
+from table_writer.jobs.upload.task import upload_rows
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics
 from table_writer.model.message import CommitMessage
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.steps.upload.parquet import MOST_COLUMNS, ParquetFile
-from table_writer.steps.upload.task import upload_rows
 from tests.upload.conftest import RecordingStore
 
 FORMATS = {
@@ -227,7 +227,7 @@ def test_row_groups_files_and_spilled_partitions_are_all_in_it(tmp_path: Any, mo
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_file_that_does_not_tell_makes_the_column_unknown(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import table_writer.steps.upload.files as files_module
+    import table_writer.jobs.upload.files as files_module
 
     begun: list[Any] = []
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from table_writer.jobs.upload.job import run_upload
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.location import Location
 from table_writer.model.table import Column, Table, TableName
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.upload.job import run_upload
 from table_writer.storage import open_store
 from table_writer.storage.settings import LocalSettings
 from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS, table

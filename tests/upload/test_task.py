@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
+from table_writer.jobs.upload import files as files_module
+from table_writer.jobs.upload import parts as parts_module
 from table_writer.model.message import RowMark
 from table_writer.model.upload_spec import ParquetOptions
-from table_writer.steps.upload import files as files_module
-from table_writer.steps.upload import parts as parts_module
 
 MIB = 1024 * 1024
 

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from table_writer.jobs.upload import files as files_module
+from table_writer.jobs.upload import parquet as widths
+from table_writer.jobs.upload import partitioning as partitioning_module
+from table_writer.jobs.upload import parts as parts_module
 from table_writer.model import upload_spec as spec_module
-from table_writer.steps.upload import files as files_module
-from table_writer.steps.upload import parquet as widths
-from table_writer.steps.upload import partitioning as partitioning_module
-from table_writer.steps.upload import parts as parts_module
 
 MIB = 1024 * 1024
 

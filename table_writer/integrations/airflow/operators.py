@@ -14,9 +14,9 @@ from table_writer.errors import ConflictError, TableWriterError, few
 from table_writer.integrations.airflow.connection import as_declared, failure, open_keeper, shortened_facts
 from table_writer.integrations.settings import named_tables, parsed_value
 from table_writer.maintenance import Maintenance
+from table_writer.protocol.table.present import PUBLISHED
 from table_writer.reports.history_reports import RollbackReport
 from table_writer.reports.report import Report
-from table_writer.table.present import PUBLISHED
 
 SETTINGS: Final = ("conn_id", "settings")
 

@@ -21,7 +21,7 @@ from table_writer.integrations.settings import parsed_value
 from table_writer.maintenance import Maintenance
 from table_writer.model.partition_facts import PartitionNow
 from table_writer.model.table import WHOLE_TABLE
-from table_writer.table.present import PUBLISHED
+from table_writer.protocol.table.present import PUBLISHED
 
 logger = logging.getLogger(__name__)
 NEWEST_VERSIONS: Final = 20  # among which a write is looked for first, where none of its rows are to be seen

@@ -1,0 +1,540 @@
+"""Steps 1 to 5 in their order, for writes, staged writes, compactions and changes of rows."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from copy import copy
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Final, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from table_writer.check import Check
+from table_writer.check.run import require_passed, require_valid, run_checks
+from table_writer.config import CompactOptions, RowOptions
+from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.events.event import EventOperation
+from table_writer.jobs.announcing import Announcement, announced, facts_of_staged
+from table_writer.jobs.calls import Call
+from table_writer.jobs.compaction import Compaction
+from table_writer.jobs.complete import Completer
+from table_writer.jobs.plan.fit import add_columns
+from table_writer.jobs.plan.planner import (
+    PlannedWrite,
+    Planner,
+    Where,
+    refuse_immutable,
+    require_batch,
+    require_inside,
+    require_mode,
+)
+from table_writer.jobs.plan.types import partition_schema, violation
+from table_writer.jobs.results import end_publish, nothing_written, repeated_result
+from table_writer.jobs.rows.change import RowCall
+from table_writer.jobs.rows.erasure import Erasing, SeenAgainError
+from table_writer.jobs.rows.rewrite import Rewrite
+from table_writer.jobs.rows.turns import Turn
+from table_writer.jobs.rows.where import DeletedWhere
+from table_writer.jobs.running_write import MadeTable, RunningWrite, readers_unharmed
+from table_writer.jobs.session_services import SessionServices, audit_of, staged_frame
+from table_writer.jobs.staged_writes import BySpark, StagedWrites
+from table_writer.jobs.upload.job import refuse_existing, run_upload, upload_few, write_by_spark
+from table_writer.jobs.vacuum_results import discard_report
+from table_writer.model.entry import Key, LogEntry
+from table_writer.model.staged_write import RecordedScope, StagedRecord
+from table_writer.model.write import Scope, WritePlan, WrittenFiles
+from table_writer.model.write_mode import WriteMode
+from table_writer.progress import Stopwatch
+from table_writer.protocol.operations.append import CopyFiles
+from table_writer.protocol.operations.correction import Correction
+from table_writer.protocol.operations.publisher import GaveWayError, Publisher
+from table_writer.protocol.table.open_table import OpenTable, RepeatedError
+from table_writer.reports.checks import CheckResults
+from table_writer.reports.listeners import show_progress
+from table_writer.reports.rows_result import RowsResult
+from table_writer.reports.staged_report import event_facts_of_staged
+from table_writer.reports.write_result import CompactReport, WriteResult
+from table_writer.spark import open_gateway
+from table_writer.spark.comet import notes_on_old_dates
+from table_writer.spark.create_table import create_table
+from table_writer.spark.executors import Executors, refuse_replaced
+from table_writer.spark.sql import SPARK_ERRORS, without_query_log
+
+logger = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+DELETES_AGAIN: Final = 5  # of one purge, while others bring the rows back
+
+
+class Steps:
+    """The write calls of one session, each as its steps in order."""
+
+    def __init__(self, spark: SparkSession, services: SessionServices) -> None:
+        self.spark = spark  # in which a call's names are looked up, and whose settings spell its values
+        self._own = spark
+        self._services = services
+
+    def of_call(self, rows: DataFrame | None = None) -> Steps:
+        """Return the steps of one call, in one session from its first step to its last.
+
+        That is the session of the DataFrame that the call is given. Without one it is the session of the batch that a
+        streaming query writes on this thread, else the writer's own.
+        """
+        session = rows.sparkSession if isinstance(rows, DataFrame) else open_gateway(self._own).session_of_batch()
+        steps = copy(self)
+        steps.spark = self._own if session is None else session
+        return steps
+
+    def write(self, df: DataFrame, table: str, call: Call) -> WriteResult:
+        """Do steps 1 to 5. Readers switch in ``publisher.publish``; without an answer, a recovery may switch later."""
+        announcing = self._announced("write", df, table, call)
+        with announcing as announcement, self.show_progress(table, call.mode.value), MadeTable() as made_table:
+            watch = announcement.watch
+            try:
+                with watch.step("plan"):
+                    opened, planned = self._plan(df, table, call, announcement, made_table)  # 1
+                with RunningWrite(opened, planned.plan) as write:
+                    files = self._write_files(planned, opened, write, watch)  # 2 and 3
+                    if files.row_count == 0 and call.options.if_empty != "replace":
+                        return announcement.finished(
+                            nothing_written(planned.plan, call.options.if_empty, watch, made_table.notes)
+                        )
+                    results = self.check(files, opened, call.checks, watch)  # 4
+                    require_passed(results, str(opened.table.name), planned.plan.write_id)
+                    with watch.step("publish"):
+                        files = _with_new_columns(self.spark, files.with_checks(results), planned.fitted.added, opened)
+                        publisher = Publisher(opened, _copy_files(self.spark, opened, planned.plan.write_id, watch))
+                        with self._refresh_after_conflict(opened, planned):
+                            published = publisher.publish(files, write.claiming)  # 5
+            except RepeatedError as repeated:
+                return announcement.finished(repeated_result(repeated.entry, watch, announcement.opened))
+            result = end_publish(opened, files, published, watch, partial(self._refresh, opened))
+            return announcement.finished(replace(result, checks=results), columns=files.plan.columns)
+
+    def stage(self, df: DataFrame, table: str, call: Call, *, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
+        """Do steps 1 to 4, and leave the files to be published or discarded by any process.
+
+        ``InvalidInputError`` also says that there is nothing to stage: no rows, or a key that was published before.
+        """
+        announcing = self._announced("stage", df, table, call)
+        with announcing as announcement, self.show_progress(table, call.mode.value), MadeTable() as made_table:
+            watch = announcement.watch
+            try:
+                with watch.step("plan"):
+                    opened, planned = self._plan(df, table, call, announcement, made_table)  # 1
+            except RepeatedError as repeated:
+                raise _published_before(repeated.entry) from None
+            with RunningWrite(opened, planned.plan) as write:
+                files = self._write_files(planned, opened, write, watch)  # 2 and 3
+                if files.row_count == 0 and call.options.if_empty != "replace":
+                    raise _nothing_to_stage(planned.plan)
+                results = self.check(files, opened, call.checks, watch)  # 4
+                require_passed(results, str(opened.table.name), planned.plan.write_id)
+                record = self._staged(files.with_checks(results), planned, opened, write, expires_in)
+            return opened, announcement.finished(record, **event_facts_of_staged(record))
+
+    def _staged(
+        self, files: WrittenFiles, planned: PlannedWrite, opened: OpenTable, write: RunningWrite, expires_in: timedelta
+    ) -> StagedRecord:
+        """Stage a write whose files are complete and whose checks have run."""
+        with self._refresh_after_conflict(opened, planned):
+            reads = Publisher(opened, Completer.of(opened).copy).as_read(files)
+        record = StagedRecord(
+            files=_as_recorded(files.with_plan(reads=reads), opened),
+            expires_after_seconds=expires_in.total_seconds(),
+            added_schema=StructType(list(planned.fitted.added)).json() if planned.fitted.added else "",
+            writer=opened.identity,
+        )
+        write.stage(record)
+        return record
+
+    def compact(self, table: str, options: CompactOptions, *, dry_run: bool) -> CompactReport:
+        """Write the rows of small files into fewer files: steps 1 to 5 with rows of the table itself.
+
+        Raises ``CheckFailedError`` if the rows that were written are not those that were read; nothing is published.
+        """
+        announcing = announced(self._services, "compact", table, dry_run=dry_run)
+        with announcing as announcement, self.show_progress(table, "compact"):
+            watch = announcement.watch
+            with watch.step("plan"):
+                opened = self._services.open_to_write(table)
+                announcement.follow(opened, tags=options.tags)
+                opened.require_owner()
+                compaction = Compaction(self.spark, opened, options)
+                if dry_run or not compaction.selection:
+                    return announcement.finished(replace(compaction.report(watch), dry_run=dry_run))
+                df, layout = compaction.rows()
+                planned = Planner(opened).plan(df, WriteMode.APPEND, layout)
+                plan = replace(planned.plan, compacted=compaction.replaced_files, max_copied_bytes=None)
+                planned = replace(planned, plan=plan, rows=compaction.with_fingerprint(planned.rows), few=None)
+                announcement.concerns(opened, write_id=plan.write_id)
+            with RunningWrite(opened, plan) as write:
+                files = self._write_files(planned, opened, write, watch)
+                with watch.step("check"):
+                    compaction.require_same(staged_frame(self.spark, opened, files), files)
+                if not files.partitions:
+                    write.discard()
+                    return announcement.finished(compaction.report(watch))
+                with watch.step("publish"):
+                    publisher = Publisher(opened, _copy_files(self.spark, opened, plan.write_id, watch))
+                    try:
+                        published = publisher.publish(files, write.claiming)
+                    except GaveWayError:
+                        write.discard()
+                        return announcement.finished(compaction.report(watch, given_up=compaction.replaced_files))
+            result = end_publish(opened, files, published, watch, partial(self._refresh, opened))
+            return announcement.finished(compaction.report(watch, result, published.given_up))
+
+    def change_rows(self, table: str, call: RowCall) -> RowsResult:
+        """Write what a change makes of the table's own rows; after a conflict again, with newer rows, if that is asked.
+
+        Raises ``ConflictError`` once no retry is left; nothing was published.
+        """
+        with self._attempts("write", table, call) as (announcement, attempts):
+            return announcement.finished(attempts(partial(self._change_rows, table, call, announcement)))
+
+    def _change_rows(self, table: str, call: RowCall, announcement: Announcement, turn: Turn) -> RowsResult:
+        """Do steps 1 to 5 with rows of the table itself, as they were after one version."""
+        watch = announcement.watch
+        try:
+            rewrite, planned = self._plan_rows(table, call, announcement, turn)  # 1
+            if planned is None:
+                return rewrite.nothing(watch)
+            opened = rewrite.opened
+            with RunningWrite(opened, planned.plan) as write:
+                files, results = self._changed_files(rewrite, planned, write, announcement)  # 2 to 4
+                if files is None:
+                    return rewrite.nothing(watch)
+                publisher = Publisher(opened, _copy_files(self.spark, opened, planned.plan.write_id, watch))
+                with watch.step("publish"), self._refresh_after_conflict(opened, planned):
+                    published = publisher.publish(files, write.claiming)  # 5
+        except RepeatedError as repeated:
+            return call.result_of(repeated_result(repeated.entry, watch, announcement.opened))
+        result = end_publish(opened, files, published, watch, partial(self._refresh, opened))
+        return rewrite.result(replace(result, checks=results))
+
+    def stage_rows(self, table: str, call: RowCall, *, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
+        """Do steps 1 to 4 of a change of rows, and leave the files to be published or discarded by any process.
+
+        ``InvalidInputError`` also says that there is nothing to stage.
+        """
+        with self._attempts("stage", table, call) as (announcement, attempts):
+            opened, record = attempts(partial(self._stage_rows, table, call, announcement, expires_in))
+            return opened, announcement.finished(record, **event_facts_of_staged(record))
+
+    def _stage_rows(
+        self, table: str, call: RowCall, announcement: Announcement, expires_in: timedelta, turn: Turn
+    ) -> tuple[OpenTable, StagedRecord]:
+        try:
+            rewrite, planned = self._plan_rows(table, call, announcement, turn, counts_first=True)  # 1
+        except RepeatedError as repeated:
+            raise _published_before(repeated.entry) from None
+        if planned is None:
+            raise rewrite.nothing_to_stage()
+        planned = planned.with_plan(notes=(*planned.plan.notes, *rewrite.notes()))
+        with RunningWrite(rewrite.opened, planned.plan) as write:
+            files, _ = self._changed_files(rewrite, planned, write, announcement)  # 2 to 4
+            if files is None:
+                raise rewrite.nothing_to_stage()
+            return rewrite.opened, self._staged(files, planned, rewrite.opened, write, expires_in)
+
+    @contextmanager
+    def _attempts(
+        self, operation: EventOperation, table: str, call: RowCall
+    ) -> Iterator[tuple[Announcement, Callable[[Callable[[Turn], Answer]], Answer]]]:
+        """Tell listeners how a change of rows ended; what is entered calls one attempt after another."""
+        turn = Turn()
+
+        def answer(attempt: Callable[[Turn], Answer]) -> Answer:
+            retries_left = call.options.retries
+            while True:
+                try:
+                    return attempt(turn)
+                except ConflictError as conflict:
+                    if not retries_left:
+                        raise
+                    retries_left -= 1
+                    turn.lost()
+                    logger.info("%s of %s begins again: %s", call.change.name, table, conflict)
+
+        announcing = announced(self._services, operation, table, call.change.name)
+        with announcing as announcement, self.show_progress(table, call.change.name):
+            try:
+                yield announcement, answer
+            finally:
+                turn.end()
+
+    def _plan_rows(
+        self, table: str, call: RowCall, announcement: Announcement, turn: Turn, *, counts_first: bool = False
+    ) -> tuple[Rewrite, PlannedWrite | None]:
+        """Do step 1 of a change of rows; ``None`` if there is nothing to change."""
+        with announcement.watch.step("plan"), readers_unharmed(table):
+            opened = self._services.open_to_write(table)
+            if turn.begin(opened):
+                opened = self._services.open_to_write(table)
+            announcement.follow(opened, tags=call.options.tags, idempotency_key=call.options.idempotency_key)
+            rewrite = Rewrite(self.spark, opened, call, counts_first)
+            planned = rewrite.plan()
+        if planned is not None:
+            announcement.concerns(opened, write_id=planned.plan.write_id)
+        return rewrite, planned
+
+    def _changed_files(
+        self, rewrite: Rewrite, planned: PlannedWrite, write: RunningWrite, announcement: Announcement
+    ) -> tuple[WrittenFiles | None, CheckResults]:
+        """Do steps 2 to 4 of a change of rows; nothing is left, and returned, if readers would see no other rows."""
+        opened, watch, write_id = rewrite.opened, announcement.watch, planned.plan.write_id
+        files = self._write_files(planned, opened, write, watch)
+        with watch.step("complete"):
+            files = rewrite.with_kept_files(files, _copy_files(self.spark, opened, write_id, watch))
+        if not rewrite.changes_anything(files):
+            write.discard()
+            return None, CheckResults()
+        files = replace(files, words=rewrite.words)
+        results = self.check(files, opened, rewrite.call.checks, watch)
+        require_passed(results, str(opened.table.name), write_id)
+        return files.with_checks(results), results
+
+    def erase(self, table: str, change: DeletedWhere, options: RowOptions) -> RowsResult:
+        """Delete rows, and name for the next vacuum what older versions hold of them.
+
+        What others have published before that is named may have brought such rows back: then they are deleted again.
+        """
+        opened = self._services.open_to_write(table)
+        since, deletes = opened.log.lister.read().newest, list[RowsResult]()
+        while True:
+            deletes.append(self.change_rows(table, RowCall(change=change, options=options, is_purge=True)))
+            with self.show_progress(table, "erase"):
+                opened = self._services.open_to_write(table)
+                try:
+                    return Erasing(self.spark, opened, change, since).after(*deletes)
+                except SeenAgainError:
+                    if len(deletes) > options.retries + DELETES_AGAIN:
+                        raise
+                Correction(opened).resolve_all(opened.table)
+            options = replace(options, idempotency_key="")  # by its key it has done its work already
+
+    def publish(self, record: StagedRecord, opened: OpenTable) -> WriteResult:
+        """Do step 5 for a staged write, with its record as it is stored now."""
+        plan = record.plan
+        name, mode = str(plan.table.name), record.called
+        announcing = announced(self._services, "publish", name, mode)
+        with announcing as announcement, self.show_progress(name, mode, plan.write_id):
+            announcement.follow(opened, write_id=plan.write_id)
+            by_spark = BySpark(
+                prepare=partial(self._prepare, opened),
+                copy_files=_copy_files(self.spark, opened, plan.write_id, announcement.watch),
+                refresh=partial(self._refresh, opened),
+            )
+            return StagedWrites(opened).publish(plan.write_id, announcement, by_spark)
+
+    def discard(self, record: StagedRecord, opened: OpenTable) -> None:
+        """Delete a staged write; it is an error if it was published, but not if another process has deleted it."""
+        write_id, staged_writes = record.plan.write_id, StagedWrites(opened)
+        with announced(self._services, "discard", str(opened.table.name), record.called) as announcement:
+            announcement.follow(opened, **facts_of_staged(record))
+            try:
+                done = staged_writes.discard(write_id)
+            except InvalidInputError:
+                staged_writes.require_discarded(write_id)
+            else:
+                announcement.finished(discard_report(opened, write_id, done, dry_run=False))
+
+    def check(self, files: WrittenFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch) -> CheckResults:
+        """Do step 4: check exactly the files that would be published; :func:`require_passed` raises for failures."""
+        if not checks:
+            return CheckResults()
+        with watch.step("check"):
+            audit = audit_of(self.spark, opened, _with_scope(self.spark, files, opened))
+            require_valid(checks, self.spark, audit.schema, audit.table, audit.partition_columns)
+            return CheckResults(run_checks(checks, audit))
+
+    @contextmanager
+    def show_progress(self, table: str, mode: str, write_id: str = "") -> Iterator[None]:
+        """Show how far a call is, if it takes over a second; PySpark logs no error that is raised anyway."""
+        open_gateway(self.spark)  # this refuses a session that was stopped
+        refuse_replaced()
+        spark_has_bar = self.spark.conf.get("spark.ui.showConsoleProgress", "false") == "true"
+        choice = self._services.config.progress
+        progress_shown = show_progress(choice, table=table, mode=mode, write_id=write_id, spark_has_bar=spark_has_bar)
+        with progress_shown, without_query_log():
+            yield
+
+    def _announced(
+        self, operation: EventOperation, df: DataFrame, table: str, call: Call
+    ) -> AbstractContextManager[Announcement]:
+        """Tell listeners how the call ended, and what its rows are read from."""
+        sources = partial(open_gateway(self.spark).sources, df)
+        return announced(self._services, operation, table, call.mode.value, sources=sources)
+
+    def _plan(
+        self, df: DataFrame, table: str, call: Call, announcement: Announcement, made_table: MadeTable
+    ) -> tuple[OpenTable, PlannedWrite]:
+        """Do step 1: open the table, and fix everything that the write needs; ``RepeatedError`` if its key is known."""
+        with readers_unharmed(table):
+            opened = self._open_or_make(df, table, call, made_table)
+            announcement.follow(opened, tags=call.options.tags, idempotency_key=call.options.idempotency_key)
+            refuse_immutable(opened.table, call.mode)
+            state = opened.require_new_key(Key(call.options.idempotency_key, call.stream), call.query_ids)
+            planned = Planner(opened).plan(df, call.mode, call.options, state, stream=call.stream)
+            name = str(opened.table.name)
+            require_valid(call.checks, self.spark, planned.fitted.schema, name, opened.table.partition_columns)
+            announcement.concerns(opened, write_id=planned.plan.write_id)
+            return opened, planned
+
+    def _open_or_make(self, df: DataFrame, table: str, call: Call, made_table: MadeTable) -> OpenTable:
+        """Open the table; make it first if it does not exist and the call describes it."""
+        name, new_table = self._services.table_name(table), call.options.if_missing
+        if new_table is not None and self._services.metastore.get_table(name) is None:
+            require_batch(df, name)
+            require_mode(call.mode, call.options, name, partitioned=bool(new_table.partition_by))
+            self._services.require_new(name, new_table)
+            with made_table.making(name):
+                create_table(self.spark, df, name, new_table, if_not_exists=True)
+        return self._services.open_to_write(table)
+
+    def _write_files(
+        self, planned: PlannedWrite, opened: OpenTable, write: RunningWrite, watch: Stopwatch
+    ) -> WrittenFiles:
+        """Do steps 2 and 3: write files of all rows, which no table points at."""
+        plan = planned.plan
+        if planned.spec is None:
+            with watch.step("upload"), _explain_failures(planned):
+                rows = refuse_existing(planned.rows, planned.existing, partition_schema(opened.table))
+                files = write_by_spark(rows, planned.fitted.schema, plan, opened)
+            require_inside(files)
+            return files
+        with watch.step("upload"), _explain_failures(planned):
+            messages = upload_few(planned.few, planned.spec, opened.store) if planned.few else None
+            watch.uploaded_by = "executors" if messages is None else "driver"
+            if messages is None:
+                messages = run_upload(planned.rows, planned.spec)
+                for message in messages:
+                    watch.add_requests(dict(message.requests))
+        files = WrittenFiles.from_messages(plan, messages, keeps_files=bool(opened.followed_mirrors))
+        require_inside(files)
+        notes = notes_on_old_dates(self.spark, (partition.figures for partition in files.partitions))
+        files = files.with_plan(notes=(*plan.notes, *notes)) if notes else files
+        with watch.step("complete"):
+            write.complete(messages, _executors(self.spark, opened, plan.write_id, watch).complete)
+        return files
+
+    def _prepare(self, opened: OpenTable, record: StagedRecord) -> WrittenFiles:
+        """Do what a staged write needs of Spark before its claim: its predicate, and columns that it adds."""
+        added = StructType.fromJson(json.loads(record.added_schema)).fields if record.added_schema else ()
+        files = _with_scope(self.spark, record.files, opened)
+        if added:  # an added column stays, so look first for what would stop the publish
+            StagedWrites(opened).examine(replace(record, files=files), with_spark=True)
+        return _with_new_columns(self.spark, files, added, opened)
+
+    def _refresh(self, opened: OpenTable, write_id: str) -> tuple[str, ...]:
+        """Let the writer's session read the table anew, and the call's, which keeps locations of its own."""
+        sessions = (self._own,) if self.spark is self._own else (self._own, self.spark)
+        return tuple(note for session in sessions for note in open_gateway(session).refresh(opened.table, write_id))
+
+    @contextmanager
+    def _refresh_after_conflict(self, opened: OpenTable, planned: PlannedWrite) -> Iterator[None]:
+        """After a conflict let the session forget what it knows of a table that the query reads: it may be old."""
+        try:
+            yield
+        except ConflictError:
+            if planned.plan.reads:
+                self._refresh(opened, planned.plan.write_id)
+            raise
+
+
+def _copy_files(spark: SparkSession, opened: OpenTable, write_id: str, watch: Stopwatch) -> CopyFiles:
+    return partial(_executors(spark, opened, write_id, watch).copy, few=Completer.of(opened).copy)
+
+
+def _with_scope(spark: SparkSession, files: WrittenFiles, opened: OpenTable) -> WrittenFiles:
+    """Let Spark evaluate the predicate of a staged write again, for partitions that have appeared since."""
+    plan, kinds = files.plan, files.plan.spellings.types
+    zone = plan.spellings.time_zone if "timestamp" in kinds else ""  # in which names of partitions are moments
+
+    def asked_again(scope: Scope) -> Scope:
+        if not isinstance(scope, RecordedScope) or not scope.where:
+            return scope
+        if zone and zone != spark.conf.get("spark.sql.session.timeZone"):
+            return replace(scope, time_zone=zone)
+        return Where(spark, scope.where, partition_schema(opened.table), str(plan.table.name))
+
+    return files.with_plan(scope=asked_again(plan.scope), watched=asked_again(plan.watched))
+
+
+def _with_new_columns(
+    spark: SparkSession, files: WrittenFiles, added: Sequence[StructField], opened: OpenTable
+) -> WrittenFiles:
+    """Add the columns that the table does not have, just before the first row of them can be read."""
+    if not added:
+        return files
+    planned_table = files.plan.table
+    table = add_columns(spark, opened.metastore, planned_table, added)
+    is_same = (table.created_at_seconds, table.root, table.partition_columns) == (
+        planned_table.created_at_seconds,
+        planned_table.root,
+        planned_table.partition_columns,
+    )
+    if not is_same or not set(planned_table.columns) <= set(table.columns):
+        raise ConflictError(
+            f"{table.name} was altered, or dropped and made again, while it was being written; nothing was"
+            " published. Run it again.",
+            table=str(table.name),
+            write_id=files.plan.write_id,
+        )
+    return files.with_plan(table=table)
+
+
+def _executors(spark: SparkSession, opened: OpenTable, write_id: str, watch: Stopwatch) -> Executors:
+    return Executors(open_gateway(spark), opened.store_settings, write_id, watch.add_requests)
+
+
+@contextmanager
+def _explain_failures(planned: PlannedWrite) -> Iterator[None]:
+    """Turn a task's failure on a value that the table does not take into an error that counts such rows."""
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        explanation = violation(error, planned.fitted.given, planned.fitted.limits, str(planned.plan.table.name))
+        if explanation is None:
+            raise
+        explanation.write_id = planned.plan.write_id
+        raise explanation from error
+
+
+def _published_before(entry: LogEntry) -> InvalidInputError:
+    return InvalidInputError(
+        f"idempotency key {entry.idempotency_key!r} was published by write {entry.write_id}, as version"
+        f" {entry.version}: there is nothing to stage",
+        table=entry.table,
+    )
+
+
+def _nothing_to_stage(plan: WritePlan) -> InvalidInputError:
+    return InvalidInputError(
+        f"the DataFrame has no rows, so publishing it would change no partition of {plan.table.name}: nothing was"
+        " staged. overwrite_table, and overwrite_partitions with where, can be staged with if_empty='replace'.",
+        table=str(plan.table.name),
+        write_id=plan.write_id,
+    )
+
+
+def _as_recorded(files: WrittenFiles, opened: OpenTable) -> WrittenFiles:
+    """Record the partitions that predicates select: the process that publishes may have no Spark."""
+    plan = files.plan
+    if not any(isinstance(scope, Where) for scope in (plan.scope, plan.watched)):
+        return files
+    existing = frozenset(opened.metastore.get_partition_names(plan.table.name))
+    existing |= {partition.values for partition in files.partitions}
+
+    def recorded(scope: Scope) -> Scope:
+        if not isinstance(scope, Where):
+            return scope
+        return RecordedScope(existing, scope(existing), scope.predicate, str(plan.table.name), plan.write_id)
+
+    return files.with_plan(scope=recorded(plan.scope), watched=recorded(plan.watched))
