@@ -35,6 +35,7 @@ PLACES: Final = [
     "config.py",
     "doctor/table.py",
     "protocol/log/rules.py",
+    "protocol/loop.py",
     "model/entry.py",
     "reports/page/__init__.py",
     "mirrors/mirror.py",

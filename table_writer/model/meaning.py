@@ -36,19 +36,19 @@ class Meaning:
     has_own_files: bool = False
     """It points readers at files of its own write."""
     brings_rows: bool = False
-    """Readers may see rows by it that the table has never had. Its idempotency key says so."""
+    """It is the write of its rows: its idempotency key counts."""
     keeps_all_rows: bool = False
     """Readers see the same rows after it as before: it is no conflict."""
     repeats: bool = False
     """It does again what an earlier entry says, or undoes a late call of it: it alters what is there by then."""
     needs_last_word: bool = False
-    """It ends what it repeats, and nobody but whoever has the last word on that may."""
+    """It may end what it repeats, which takes the last word on that, if that is in doubt."""
     returns_partitions: bool = False
-    """It puts partitions back to where an older entry has put them, with the same rows."""
+    """Where an older entry has put a partition to the same place, it has the rows of that entry."""
     has_older_columns: bool = False
-    """Its columns are those of the version that it goes back to."""
+    """Its columns are those of an older version, and are no news of what that had."""
     may_claim_when_closed: bool = False
-    """No rows come or go by it: it may be claimed in a log that a handover has closed."""
+    """It may be claimed in a log that a handover has closed: no rows come by it that nobody has claimed before."""
     erases: bool = False
     """Nobody may ever read again what it names. It stays in doubt on purpose, until a vacuum carries it out."""
     may_end_other_vacuums: bool = False

@@ -63,7 +63,7 @@ class Claimant(ABC, Generic[View, Basis, Facts]):
         """Read the log, as far back as is needed."""
 
     def waits(self, view: View) -> bool:  # noqa: ARG002  # others wait for nothing
-        """End what must have ended before the claim; returns whether anything had to."""
+        """Settle what must be settled before the claim; returns whether there was anything: then a new round begins."""
         return False
 
     @abstractmethod
@@ -119,7 +119,7 @@ def preview(claimant: PreviewableClaimant[View, Basis, Facts]) -> Facts:
 
 
 def attempt(claimant: Claimant[View, Basis, Facts]) -> Nothing[Facts] | Again:
-    """Run one round of an claimant."""
+    """Run one round of a claimant."""
     view = claimant.read()
     if claimant.waits(view):
         return AGAIN

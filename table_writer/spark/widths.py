@@ -69,20 +69,6 @@ def refusing_wide(rows: DataFrame, max_row_bytes: int) -> DataFrame:
     return rows.select(checked.alias(rows.columns[0]), *others)
 
 
-def emptying_wide(rows: DataFrame, max_row_bytes: int) -> DataFrame:
-    """Return the same rows, of a schema that is measurable, and whether each is wider, in a column at the end.
-
-    Of a wider row all values are null whose size depends on the row. So no job fails, and none returns more bytes.
-    """
-    is_wide = "is_wide" + "_" * max(map(len, rows.columns))  # no other column's name
-    names = map(F.col, map(quoted, rows.columns))
-    kept = [
-        name if fixed_row_bytes(T.StructType([field])) is not None else F.when(~F.col(is_wide), name).alias(field.name)
-        for name, field in zip(names, rows.schema, strict=True)
-    ]
-    return rows.select("*", (row_width_at_once(rows) > max_row_bytes).alias(is_wide)).select(*kept, is_wide)
-
-
 def row_width(rows: DataFrame) -> Column:
     """Return the bytes that a row takes, of a schema that is measurable."""
     return _sum(part for field in rows.schema for part in _widths(F.col(quoted(field.name)), field.dataType))

@@ -21,7 +21,7 @@ MOST_ATTEMPTS: Final = 20  # attempts to copy files that others replace meanwhil
 CopyFiles = Callable[[Mapping[str, ObjectInfo]], None]
 """Makes all copies, or raises; given are the new keys, each with the file as it was listed."""
 Missing = Mapping[PartitionValues, tuple[Location, Mapping[str, ObjectInfo]]]
-"""The files that are to be copied, by the names that they have at their partition, and where the write's own are."""
+"""Partitions whose files are not all copied: where the write's own files are, and all that is to lie beside them."""
 
 
 class OwnFilesSeenError(ConflictError):
@@ -97,7 +97,7 @@ class CarryOver:
         return self._unseen_directories.values()
 
     def to_bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> Missing:
-        """Return which files of these partitions are still to be copied; none if the last round has copied exactly all.
+        """Return the partitions of which files are still to be copied; none if the last round has copied exactly all.
 
         ``targets`` says where the write's own files are: the metastore may spell a partition differently from Spark.
 
