@@ -32,8 +32,10 @@ quick:  ##* Lint, types, contracts, bounds, and all tests that need neither Java
 
 # Two processes at once, a core each: the fast tests on Spark, and all others. Below a make that runs two at a time
 # already, these are two of its jobs.
+TWO_AT_ONCE = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j2)
+
 test: .venv/.ready versitygw  ##* All tests but the slow matrices
-	$(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j2) test-on-spark test-others
+	$(MAKE) --no-print-directory $(TWO_AT_ONCE) test-on-spark test-others
 
 test-on-spark: .venv/.ready versitygw
 	$(PYTEST) -m "not slow and lakehouse"

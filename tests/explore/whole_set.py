@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, Final
 
 from table_writer.maintenance import Maintenance
-from table_writer.model import entry
+from table_writer.model import meaning
 from table_writer.model.meaning import Operation
 from table_writer.model.write_mode import WriteMode
 
@@ -82,7 +82,7 @@ def recorded(calls: set[str]) -> Iterator[None]:
 
 def kinds_of_entries() -> frozenset[str]:
     """Return all kinds of entries that there can be: operations, write modes, and modes of their own."""
-    own = (value for name, value in vars(entry).items() if name.isupper() and isinstance(value, str))
+    own = (value for name, value in vars(meaning).items() if name.isupper() and isinstance(value, str))
     return frozenset((*(one.value for one in Operation), *(one.value for one in WriteMode), *own))
 
 
