@@ -794,15 +794,6 @@ class Maintenance:
         swept = vacuum_report(opened, vacuumed, dry_run=dry_run)
         return replace(report, aborted=swept.aborted, deleted=swept.deleted, failures=swept.failures, dry_run=dry_run)
 
-    def note(self, table: str, text: str) -> int:
-        """Put a note into the history of a table; returns its version."""
-        from table_writer.model.table import TableName
-        from table_writer.protocol.operations.note import add_note
-
-        opened = self._services.open_table(TableName.parse(table))
-        opened.require_owner()
-        return add_note(opened, text).version
-
     def restore(self, table: str, *, partitions: Collection[str] | None = None, dry_run: bool = False) -> RestoreReport:
         """Add the partitions that the log knows and the metastore does not, in one metastore call.
 

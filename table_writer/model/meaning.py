@@ -24,7 +24,6 @@ class Operation(enum.Enum):
     RECOVER = "recover"  # carries out another entry, whose writer is gone or which a late call has undone
     ROLLBACK = "rollback"  # points partitions at rows they had before
     RESTORE = "restore"  # adds partitions that the metastore has lost
-    NOTE = "note"  # changes nothing: somebody had something to say
     VACUUM = "vacuum"  # deletes locations; no partition changes
 
 
@@ -81,10 +80,7 @@ ERASED: Final = replace(VACUUMED, erases=True)
 CLOSED: Final = replace(VACUUMED, may_claim_when_closed=True)
 """A handover, or the way back: nothing is deleted, but whoever was about to claim its slot has lost it."""
 
-NOTED: Final = Meaning(keeps_all_rows=True, may_claim_when_closed=True)
-
 OF_OPERATION: Final = {
-    Operation.NOTE: NOTED,
     Operation.WRITE: WRITTEN,
     Operation.COMPACT: COMPACTED,
     Operation.RECOVER: RECOVERED,

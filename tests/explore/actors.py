@@ -110,7 +110,6 @@ OURS: Final = {
     "rollback": Actor("rollback"),
     "rollback far": Actor("rollback", back=2),
     "restore": Actor("restore", before=("drop",)),
-    "note": Actor("note"),
     "restore in doubt": Actor("restore", before=("dying append in place", "drop")),
     "adopt": Actor("adopt", before=("made again",)),
     "vacuum": Actor("vacuum"),

@@ -27,7 +27,6 @@ OPERATIONS = {
     "recover": 5,
     "rollback": 4,
     "restore": 1,
-    "note": 1,
     "adopt": 0.5,
     "vacuum": 4,
     "vacuum_all": 1,

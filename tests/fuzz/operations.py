@@ -215,9 +215,6 @@ class Operations:
             report = self._on.world.keeper.rollback(self._on.table, version=version)
         return f"rolled back to {report.to_version} as {report.version}"
 
-    def note(self, _: Random) -> str:
-        return f"noted as {self._on.world.keeper.note(self._on.table, 'all is well')}"
-
     def restore(self, _: Random) -> str:
         self._on.oracle.has_restored = True
         report = self._on.world.keeper.restore(self._on.table)

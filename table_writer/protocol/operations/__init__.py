@@ -20,7 +20,6 @@ before the switch or after it: whoever comes next finds out which, and finishes 
 ``copies``       files of one version, copied out of where appends in place have put others
 ``rollback``     puts partitions back to an earlier version
 ``restore``      adds partitions that the metastore has lost
-``note``         a note for people
 ``adopt``        adopts the files of a table that was renamed, moved, or created again
 ===============  ======================================================================
 """
