@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import deep_mutations, late_mutations, mutations, world_mutations, write_mutations
+from . import deep_mutations, late_mutations, loop_mutations, mutations, world_mutations, write_mutations
 from .mutation import Mutation
 
 EVERY_MUTATION: Final[tuple[Mutation, ...]] = (
@@ -13,4 +13,5 @@ EVERY_MUTATION: Final[tuple[Mutation, ...]] = (
     *late_mutations.MUTATIONS,
     *world_mutations.MUTATIONS,
     *deep_mutations.MUTATIONS,
+    *loop_mutations.MUTATIONS,
 )
