@@ -240,6 +240,25 @@ def test_a_handover_that_is_repeated_leaves_a_table_that_others_have_replaced(ki
     assert world.commits() == before
 
 
+def test_a_handover_that_died_keeps_the_next_one_waiting_no_longer_than_a_publish(kind: str) -> None:
+    world = mirrored(kind)
+
+    def died(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("put_if_absent", "before") and key.endswith(".done"):
+            raise DeathError
+
+    world.store.on_call = died
+    with pytest.raises(DeathError):
+        hand_over(world, kind)
+    world.store.on_call = None
+    assert not is_open(world)
+    with pytest.raises(ConflictError, match="is under way"):
+        hand_over(world, kind)
+    world.skipped_seconds += world.services().config.publish_timeout_seconds + 1
+    hand_over(world, kind)
+    assert is_opened_to_others(world, kind)
+
+
 def test_a_mirror_that_a_drop_is_deleting_is_not_written_to_by_the_undoing(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
