@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer import NewTable, PartitionExistsError, SchemaMismatchError, TableWriter
 from table_writer.check import expected_partitions, fresh, in_range, only_partitions, row_count_change
+from tests.cells import first_fast
 
 SETTINGS: Final = {"spark.sql.session.timeZone": "America/New_York", "spark.sql.timestampType": "TIMESTAMP_NTZ"}
 NOON: Final = "TIMESTAMP_LTZ '2024-01-01 12:00:00 UTC'"
@@ -60,7 +61,7 @@ def test_a_column_that_is_added_has_the_type_of_the_dataframe(
     assert spark.table(table).schema["inside"].dataType.simpleString() == "struct<all:array<timestamp>>"
 
 
-@pytest.mark.parametrize("stored", FORMATS)
+@pytest.mark.parametrize("stored", first_fast(FORMATS, 2))
 def test_a_column_that_is_there_is_an_instant_in_every_session(
     stored: str,
     spark: SparkSession,

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from table_writer import Maintenance, TableWriter, TableWriterConfig
 from table_writer.errors import InvalidInputError
 from table_writer.testing import Lakehouse
+from tests.cells import first_fast
 
 from .comparing import differing
 from .iceberg_readers import IcebergReader
@@ -53,7 +54,7 @@ def assert_read_alike(spark: SparkSession, lakehouse: Lakehouse, writer: TableWr
     assert differing(spark, table, reader.rows_by_polars(names)) == []
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("spelling", first_fast(SPELLINGS, 3))
 @pytest.mark.parametrize("ddl", [DDL, HIVES], ids=["Spark's table", "Hive's table"])
 def test_files_in_any_spelling_are_read_by_the_mirror_as_by_the_table_or_refused_by_name(
     ddl: str,
@@ -242,7 +243,7 @@ DOTTED: Final = {
 }
 
 
-@pytest.mark.parametrize("case", DOTTED)
+@pytest.mark.parametrize("case", first_fast(DOTTED, 2))
 def test_a_name_with_a_dot_beside_a_struct_is_refused_for_iceberg_without_a_promise(
     case: str,
     spark: SparkSession,

@@ -12,7 +12,17 @@ import pytest
 ROOT: Final = Path(__file__).parents[2]
 WORKFLOWS: Final = ROOT / ".github" / "workflows"
 MAKEFILES: Final = [ROOT / name for name in ("Makefile", "tests/services.mk", "benchmarks/bench.mk")]
-ON_OTHER_MACHINES: Final = {"quick", "test-comet", "test-azure", "test-gcs", "test-pipelines"}
+ON_OTHER_MACHINES: Final = {
+    "quick",
+    "test-readers",
+    "test-connect",
+    "test-comet",
+    "test-azure",
+    "test-gcs",
+    "test-airflow",
+    "test-dbt",
+    "test-pipelines",
+}
 """What the workflow runs at every push besides: `quick` repeats others, and one machine has an hour."""
 PAGE: Final = (ROOT / "docs" / "design" / "tests.md").read_text()
 
