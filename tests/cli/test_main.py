@@ -322,7 +322,7 @@ OF_OTHER_COMMANDS = {
     *("table_writer.jobs", "table_writer.version", "importlib.metadata", "shtab", "http.client"),
 }
 OF_EVERY_CALL = {
-    *("table_writer.config", "table_writer.log", "table_writer.metastore", "table_writer.storage"),
+    *("table_writer.config", "table_writer.protocol", "table_writer.metastore", "table_writer.storage"),
     *("table_writer.reports", "table_writer.events", "hmsclient", "thrift", "msgspec"),
 }
 
