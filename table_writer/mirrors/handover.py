@@ -26,7 +26,7 @@ from table_writer.protocol.log.deadline import Deadline
 from table_writer.protocol.log.listing import Listing
 from table_writer.protocol.log.marks import LATE_CALL_SECONDS, Closing
 from table_writer.protocol.log.slots import closed_error
-from table_writer.protocol.loop import Claimant, Draft, Nothing, run
+from table_writer.protocol.loop import Answer, Claimant, Draft, run
 from table_writer.protocol.operations.correction import Correction
 from table_writer.protocol.table.open_table import OpenTable
 from table_writer.protocol.vacuum.remover import interrupted
@@ -207,12 +207,12 @@ class _Closing(Claimant[Listing, None, LogEntry]):
         if self.closes_for:
             self.opened.log.marks.withdraw(Closing.of(draft.entry, self.closes_for))
 
-    def carry_out(self, draft: Draft[None], _: Deadline) -> Nothing[LogEntry]:
+    def carry_out(self, draft: Draft[None], _: Deadline) -> Answer[LogEntry]:
         entry = draft.entry
         self.opened.log.slots.record_outcome(
             entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id
         )
-        return Nothing(entry)
+        return Answer(entry)
 
 
 def _settle(opened: OpenTable) -> None:

@@ -31,8 +31,8 @@ Again = Literal[Round.AGAIN]
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing(Generic[Facts]):
-    """There is nothing to claim; ``facts`` are what the caller is told."""
+class Answer(Generic[Facts]):
+    """The end of an operation: what the caller is told, though nothing was to be claimed, or once all is done."""
 
     facts: Facts
 
@@ -67,10 +67,10 @@ class Claimant(ABC, Generic[View, Basis, Facts]):
         return False
 
     @abstractmethod
-    def look(self, view: View) -> Nothing[Facts] | Draft[Basis] | Prepare | Again:
+    def look(self, view: View) -> Answer[Facts] | Draft[Basis] | Prepare | Again:
         """Look at the table, and say what is to be claimed, or to be done before."""
 
-    def before_claim(self, draft: Draft[Basis]) -> Draft[Basis] | Nothing[Facts]:
+    def before_claim(self, draft: Draft[Basis]) -> Draft[Basis] | Answer[Facts]:
         """Put what must be there before the claim, such as copies and marks; returns the draft with what that shows."""
         return draft
 
@@ -86,7 +86,7 @@ class Claimant(ABC, Generic[View, Basis, Facts]):
         """Take back what stood before a claim that somebody else was faster at; then a new round begins."""
 
     @abstractmethod
-    def carry_out(self, draft: Draft[Basis], deadline: Deadline) -> Nothing[Facts] | Again:
+    def carry_out(self, draft: Draft[Basis], deadline: Deadline) -> Answer[Facts] | Again:
         """Do what the claimed entry says, and record how it ended; or give it up, and look again."""
 
 
@@ -94,7 +94,7 @@ class PreviewableClaimant(Claimant[View, Basis, Facts]):
     """One that can say beforehand what it would do; its looks ask for nothing to be done."""
 
     @abstractmethod
-    def look(self, view: View) -> Nothing[Facts] | Draft[Basis] | Again:
+    def look(self, view: View) -> Answer[Facts] | Draft[Basis] | Again:
         """Look at the table, and say what is to be claimed."""
 
     @abstractmethod
@@ -104,7 +104,7 @@ class PreviewableClaimant(Claimant[View, Basis, Facts]):
 
 def run(claimant: Claimant[View, Basis, Facts]) -> Facts:
     """Run rounds until there is an answer."""
-    end: Nothing[Facts] | Again = AGAIN
+    end: Answer[Facts] | Again = AGAIN
     while isinstance(end, Round):
         end = attempt(claimant)
     return end.facts
@@ -112,13 +112,13 @@ def run(claimant: Claimant[View, Basis, Facts]) -> Facts:
 
 def preview(claimant: PreviewableClaimant[View, Basis, Facts]) -> Facts:
     """Return what would be done; nothing is changed."""
-    found: Nothing[Facts] | Draft[Basis] | Again = AGAIN
+    found: Answer[Facts] | Draft[Basis] | Again = AGAIN
     while isinstance(found, Round):
         found = claimant.look(claimant.read())
     return claimant.planned(found) if isinstance(found, Draft) else found.facts
 
 
-def attempt(claimant: Claimant[View, Basis, Facts]) -> Nothing[Facts] | Again:
+def attempt(claimant: Claimant[View, Basis, Facts]) -> Answer[Facts] | Again:
     """Run one round of a claimant."""
     view = claimant.read()
     if claimant.waits(view):
@@ -130,7 +130,7 @@ def attempt(claimant: Claimant[View, Basis, Facts]) -> Nothing[Facts] | Again:
     if not isinstance(found, Draft):
         return found
     draft = claimant.before_claim(found)
-    if isinstance(draft, Nothing):
+    if isinstance(draft, Answer):
         return draft
     deadline = claimant.deadline(draft)
     with claimant.owning(draft) as lost:

@@ -457,7 +457,7 @@ MUTATIONS: Final = (
         "no discard without a claim, also after a refusal",
         "protocol.vacuum.sweep:_Discard.look",
         "deletes = self.remover.deletes(plan)",
-        "if plan.kept: return Nothing(plan)\n    deletes = self.remover.deletes(plan)",
+        "if plan.kept: return Answer(plan)\n    deletes = self.remover.deletes(plan)",
         ("publish after a refusal", "discard"),
         Bound(1, 0),
         300,

@@ -31,7 +31,7 @@ from table_writer.protocol.log.listing import Listing
 from table_writer.protocol.log.owner import precedes
 from table_writer.protocol.log.records import LogEnd, SlotRecord
 from table_writer.protocol.log.rules import QUERY_TAG, Standing, published_with_key, require_same_query, standing
-from table_writer.protocol.loop import AGAIN, Again, Claimant, Draft, Nothing, Prepare, outcome_unknown, run
+from table_writer.protocol.loop import AGAIN, Again, Answer, Claimant, Draft, Prepare, outcome_unknown, run
 from table_writer.protocol.operations.append import CarriedFiles, CarryOver, CopyFiles, Missing, OwnFilesSeenError
 from table_writer.protocol.operations.base import (
     NEWEST,
@@ -159,7 +159,7 @@ class _Publish(Claimant[Listing, _ClaimBasis, PublishResult]):
     def owning(self, draft: Draft[_ClaimBasis]) -> AbstractContextManager[Callable[[], object]]:
         return self.claiming(draft.entry)
 
-    def carry_out(self, draft: Draft[_ClaimBasis], deadline: Deadline) -> Nothing[PublishResult] | Again:
+    def carry_out(self, draft: Draft[_ClaimBasis], deadline: Deadline) -> Answer[PublishResult] | Again:
         entry, look, opened, listing = draft.entry, draft.basis, self.opened, self._listing
         was_paused = self._read_at.has_leapt() or self._looked_at.is_over()
         if self._pauses_left and was_paused and self._gives_up(entry):
@@ -171,7 +171,7 @@ class _Publish(Claimant[Listing, _ClaimBasis, PublishResult]):
         if not notes and listing is not None:
             log = replace(listing, newest=entry.version, listed_after=self.plan.checkpoint)
             opened.log.lister.save_checkpoint(log)
-        return Nothing(look.result(self._carry_over, notes))
+        return Answer(look.result(self._carry_over, notes))
 
     def _gives_up(self, entry: LogEntry) -> bool:
         """Give a claim up that was made long after its look; not if others have ended it meanwhile."""

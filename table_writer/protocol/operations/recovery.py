@@ -25,7 +25,7 @@ from table_writer.protocol.log.history import History
 from table_writer.protocol.log.records import UNRECORDED, LogEnd, SlotRecord
 from table_writer.protocol.log.rules import Effect, PartitionState
 from table_writer.protocol.log.slots import StoredOutcome
-from table_writer.protocol.loop import Claimant, Draft, Nothing, attempt, outcome_unknown
+from table_writer.protocol.loop import Answer, Claimant, Draft, attempt, outcome_unknown
 from table_writer.protocol.operations.base import prove_dropped, require_superseded
 from table_writer.protocol.operations.entry import there_under_other_names
 from table_writer.protocol.operations.evidence import Evidence, LostTest, never
@@ -76,15 +76,15 @@ class _Repeat(Claimant[None, None, RecoveredEntry | None]):
         self.opened.log.marks.remember_recovery(draft.entry.version)
         return draft
 
-    def carry_out(self, draft: Draft[None], deadline: Deadline) -> Nothing[RecoveredEntry | None]:
+    def carry_out(self, draft: Draft[None], deadline: Deadline) -> Answer[RecoveredEntry | None]:
         """Do it again; ``None`` if it came too late for the last word."""
         recovery, original, claimed = self.recovery, self.record.entry, draft.entry
         if not self.is_correction and not recovery.has_last_word(original, claimed, self.lost_heir):
-            return Nothing(None)
+            return Answer(None)
         ended = None if self.is_correction else recovery.outcome_of_origin(original)
         if ended is not None:
-            return Nothing(recovery.end_as(ended, original, claimed, self.table))
-        return Nothing(recovery.do_again(self, claimed, deadline))
+            return Answer(recovery.end_as(ended, original, claimed, self.table))
+        return Answer(recovery.do_again(self, claimed, deadline))
 
 
 class Recovery:
@@ -281,7 +281,7 @@ class Recovery:
         if record.outcome is Outcome.ABANDONED:  # whose late call is undone: its rows are not published
             claimed = replace(claimed, recovered_write_id="")
         ended = attempt(_Repeat(self, record, claimed, table, lost_heir, is_correction=bool(behind)))
-        return ended.facts if isinstance(ended, Nothing) else None
+        return ended.facts if isinstance(ended, Answer) else None
 
     def outcome_of_origin(self, entry: LogEntry) -> StoredOutcome | None:
         """Return how that has ended which a recover entry recovers, through others that are in doubt as it is.

@@ -14,7 +14,7 @@ from table_writer.model.table import Partition, PartitionsNow, PartitionValues, 
 from table_writer.protocol.log.deadline import Deadline
 from table_writer.protocol.log.history import History
 from table_writer.protocol.log.placements import Placement
-from table_writer.protocol.loop import Draft, Nothing, PreviewableClaimant, preview, run
+from table_writer.protocol.loop import Answer, Draft, PreviewableClaimant, preview, run
 from table_writer.protocol.operations.copies import SeparateCopies
 from table_writer.protocol.operations.correction import Correction
 from table_writer.protocol.operations.entry import (
@@ -92,7 +92,7 @@ class _Restore(PreviewableClaimant[History, tuple[RepublishResult, PartitionsNow
         self.resolved += notes
         return history
 
-    def look(self, view: History) -> Nothing[RepublishResult] | Draft[tuple[RepublishResult, PartitionsNow, list[str]]]:
+    def look(self, view: History) -> Answer[RepublishResult] | Draft[tuple[RepublishResult, PartitionsNow, list[str]]]:
         opened, history, chosen = self.opened, view, self.chosen
         table = opened.table
         wanted = {
@@ -117,7 +117,7 @@ class _Restore(PreviewableClaimant[History, tuple[RepublishResult, PartitionsNow
             notes=self.resolved + self.copies.notes,
         )
         if not partitions:
-            return Nothing(result)
+            return Answer(result)
         before = locations(lost)
         partitions = tuple(replace(partition, old_location=before.get(partition.values)) for partition in partitions)
         entry = opened.next_entry(
@@ -142,10 +142,10 @@ class _Restore(PreviewableClaimant[History, tuple[RepublishResult, PartitionsNow
 
     def carry_out(
         self, draft: Draft[tuple[RepublishResult, PartitionsNow, list[str]]], deadline: Deadline
-    ) -> Nothing[RepublishResult]:
+    ) -> Answer[RepublishResult]:
         entry, (result, lost, _) = draft.entry, draft.basis
         notes = result.notes + ClaimedEntries(self.opened).carry_out(self.opened.table, entry, lost, deadline)
-        return Nothing(replace(result, version=entry.version, notes=notes, write_id=entry.write_id))
+        return Answer(replace(result, version=entry.version, notes=notes, write_id=entry.write_id))
 
 
 def _was_made_again(opened: OpenTable, values: PartitionValues, partition: Partition) -> bool:

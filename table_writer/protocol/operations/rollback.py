@@ -16,7 +16,7 @@ from table_writer.protocol.log.history import History
 from table_writer.protocol.log.past_states import PastLocation
 from table_writer.protocol.log.placements import Placement
 from table_writer.protocol.log.versions import require_version
-from table_writer.protocol.loop import AGAIN, Again, Draft, Nothing, PreviewableClaimant, preview, run
+from table_writer.protocol.loop import AGAIN, Again, Answer, Draft, PreviewableClaimant, preview, run
 from table_writer.protocol.operations.base import has_grown
 from table_writer.protocol.operations.copies import SeparateCopies, moved_error
 from table_writer.protocol.operations.entry import (
@@ -77,7 +77,7 @@ class _Rollback(PreviewableClaimant[History, PartitionsNow, RepublishResult]):
         self.resolved += notes
         return history
 
-    def look(self, view: History) -> Nothing[RepublishResult] | Draft[PartitionsNow] | Again:
+    def look(self, view: History) -> Answer[RepublishResult] | Draft[PartitionsNow] | Again:
         opened, history, version, chosen = self.opened, view, self.version, self.chosen
         table = opened.table
         opened.log.slots.require_open(str(table.name))
@@ -99,7 +99,7 @@ class _Rollback(PreviewableClaimant[History, PartitionsNow, RepublishResult]):
         partitions = self.copies.partitions_of(found, history)
         if not partitions:
             _require_as_it_was(opened, history, version, chosen, targets, here)
-            return Nothing(RepublishResult(version=None, partitions=(), notes=self.resolved + self.copies.notes))
+            return Answer(RepublishResult(version=None, partitions=(), notes=self.resolved + self.copies.notes))
         entry = opened.next_entry(
             history.end,
             Operation.ROLLBACK,
@@ -128,14 +128,14 @@ class _Rollback(PreviewableClaimant[History, PartitionsNow, RepublishResult]):
         opened.log.marks.remember_rollback(entry.version)
         return Draft(entry, now)
 
-    def carry_out(self, draft: Draft[PartitionsNow], deadline: Deadline) -> Nothing[RepublishResult]:
+    def carry_out(self, draft: Draft[PartitionsNow], deadline: Deadline) -> Answer[RepublishResult]:
         entry = draft.entry
         done = ClaimedEntries(self.opened).carry_out(self.opened.table, entry, draft.basis, deadline)
         notes = self.resolved + self.copies.notes + done
         result = RepublishResult(
             version=entry.version, partitions=entry.partitions, notes=notes, write_id=entry.write_id
         )
-        return Nothing(result)
+        return Answer(result)
 
 
 def _require_as_it_was(

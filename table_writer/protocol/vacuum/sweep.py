@@ -18,7 +18,7 @@ from table_writer.protocol.log.deadline import Deadline
 from table_writer.protocol.log.history import History
 from table_writer.protocol.log.placements import Placement
 from table_writer.protocol.log.trimming import OldEntries, Trimming
-from table_writer.protocol.loop import AGAIN, Again, Claimant, Draft, Nothing, PreviewableClaimant, preview, run
+from table_writer.protocol.loop import AGAIN, Again, Answer, Claimant, Draft, PreviewableClaimant, preview, run
 from table_writer.protocol.table.open_table import OpenTable
 from table_writer.protocol.vacuum.due import (
     Ages,
@@ -143,7 +143,7 @@ class _Sweep(PreviewableClaimant[_Seen, tuple[_Seen, VacuumResult], VacuumResult
     def waits(self, view: _Seen) -> bool:
         return bool(view.verifiable) and self.remover.verify(view.history, view.look.partitions, view.verifiable)
 
-    def look(self, view: _Seen) -> Nothing[VacuumResult] | Draft[tuple[_Seen, VacuumResult]] | Again:
+    def look(self, view: _Seen) -> Answer[VacuumResult] | Draft[tuple[_Seen, VacuumResult]] | Again:
         if self.looks_again and self._is_overtaken(view.look):
             self.looks_again -= 1
             return AGAIN
@@ -151,7 +151,7 @@ class _Sweep(PreviewableClaimant[_Seen, tuple[_Seen, VacuumResult], VacuumResult
         in_doubt = tuple(record.entry.version for record in history.records.publishes_in_doubt)
         if self.opened.log.slots.closed_for:
             kept = KeptLocation(self.opened.layout.own, "the table was handed over, and no vacuum deletes any more")
-            return Nothing(VacuumResult(in_doubt=in_doubt, kept=(kept,)))
+            return Answer(VacuumResult(in_doubt=in_doubt, kept=(kept,)))
         used = in_use(history, view.look.partitions.values(), self.remover.why_partial)
         chosen = self.remover.spare_others(due_locations(history, used, ages, traces.staged_ids))
         plan = VacuumResult(
@@ -172,13 +172,13 @@ class _Sweep(PreviewableClaimant[_Seen, tuple[_Seen, VacuumResult], VacuumResult
 
     def before_claim(
         self, draft: Draft[tuple[_Seen, VacuumResult]]
-    ) -> Nothing[VacuumResult] | Draft[tuple[_Seen, VacuumResult]]:
+    ) -> Answer[VacuumResult] | Draft[tuple[_Seen, VacuumResult]]:
         """Let mirrors follow; what needs no claim is done without, and a dead vacuum's entry goes on."""
         view, plan = draft.basis
         plan = self.remover.kept_for_mirrors(plan)
         if not plan.locations and not plan.dead_writes:
             record_ended(self.opened.log, view.history, frozenset())
-            return Nothing(self._tidied(plan, view))
+            return Answer(self._tidied(plan, view))
         deletes = draft.entry.deletes
         died = (entry for entry in interrupted(view.history) if set(deletes) <= set(entry.deletes))
         unfinished = next(died, None)  # it names all of the plan: no second one is needed
@@ -187,9 +187,9 @@ class _Sweep(PreviewableClaimant[_Seen, tuple[_Seen, VacuumResult], VacuumResult
     def deadline(self, draft: Draft[tuple[_Seen, VacuumResult]]) -> Deadline:
         return self.remover.deadline(None if draft.is_claimed else draft.entry)
 
-    def carry_out(self, draft: Draft[tuple[_Seen, VacuumResult]], deadline: Deadline) -> Nothing[VacuumResult]:
+    def carry_out(self, draft: Draft[tuple[_Seen, VacuumResult]], deadline: Deadline) -> Answer[VacuumResult]:
         view, plan = draft.basis
-        return Nothing(self._tidied(self.remover.carry_out(view.history, draft.entry, plan, deadline), view))
+        return Answer(self._tidied(self.remover.carry_out(view.history, draft.entry, plan, deadline), view))
 
     def _tidied(self, plan: VacuumResult, view: _Seen) -> VacuumResult:
         return self.remover.tidy_up(plan, view.history, view.oldest, self.ages)
@@ -241,11 +241,11 @@ class _Erasure(Claimant[tuple[Traces, History, Mapping[PartitionValues, Partitio
         )
         return Draft(replace(entry, erasure=described), bool(chosen))
 
-    def carry_out(self, draft: Draft[bool], _: Deadline) -> Nothing[LogEntry]:
+    def carry_out(self, draft: Draft[bool], _: Deadline) -> Answer[LogEntry]:
         """Leave it in doubt on purpose, for a sweep; with nothing to delete it is done."""
         if not draft.basis:
             record_as_done(self.opened.log, draft.entry, draft.entry)
-        return Nothing(draft.entry)
+        return Answer(draft.entry)
 
     def _out_of_sight(
         self, history: History, partitions: Mapping[PartitionValues, Partition]
@@ -307,9 +307,9 @@ class _Discard(PreviewableClaimant[History, tuple[History, VacuumResult], Vacuum
     def deadline(self, draft: Draft[tuple[History, VacuumResult]]) -> Deadline:
         return self.remover.deadline(draft.entry)
 
-    def carry_out(self, draft: Draft[tuple[History, VacuumResult]], deadline: Deadline) -> Nothing[VacuumResult]:
+    def carry_out(self, draft: Draft[tuple[History, VacuumResult]], deadline: Deadline) -> Answer[VacuumResult]:
         history, plan = draft.basis
-        return Nothing(self.remover.carry_out(history, draft.entry, plan, deadline))
+        return Answer(self.remover.carry_out(history, draft.entry, plan, deadline))
 
     def _plan(self, history: History, data: Location) -> VacuumResult:
         """Return what goes with a write: all of it; nothing yet, if it had claimed an entry which was abandoned."""
