@@ -74,8 +74,11 @@ def _put_back(opened: OpenTable, recovery: Recovery, *, dry_run: bool) -> tuple[
     return (f"{counted(len(values), 'partition')} {done} to the newest version: {names}",) if values else ()
 
 
+_Missing = tuple[RepublishResult, PartitionsNow, list[str]]
+
+
 @dataclass
-class _Restore(PreviewableClaimant[History, tuple[RepublishResult, PartitionsNow, list[str]], RepublishResult]):
+class _Restore(PreviewableClaimant[History, _Missing, RepublishResult]):
     """Adds what the metastore has lost; by a result, what an unpartitioned table shows now, and what readers leave."""
 
     opened: OpenTable
@@ -92,7 +95,7 @@ class _Restore(PreviewableClaimant[History, tuple[RepublishResult, PartitionsNow
         self.resolved += notes
         return history
 
-    def look(self, view: History) -> Answer[RepublishResult] | Draft[tuple[RepublishResult, PartitionsNow, list[str]]]:
+    def look(self, view: History) -> Answer[RepublishResult] | Draft[_Missing]:
         opened, history, chosen = self.opened, view, self.chosen
         table = opened.table
         wanted = {
@@ -130,19 +133,15 @@ class _Restore(PreviewableClaimant[History, tuple[RepublishResult, PartitionsNow
         )
         return Draft(entry, (result, lost, [str(there.described.new_location) for there in found if there.others]))
 
-    def planned(self, draft: Draft[tuple[RepublishResult, PartitionsNow, list[str]]]) -> RepublishResult:
+    def planned(self, draft: Draft[_Missing]) -> RepublishResult:
         return draft.basis[0]
 
-    def before_claim(
-        self, draft: Draft[tuple[RepublishResult, PartitionsNow, list[str]]]
-    ) -> Draft[tuple[RepublishResult, PartitionsNow, list[str]]]:
+    def before_claim(self, draft: Draft[_Missing]) -> Draft[_Missing]:
         entry = replace(draft.entry, replaced=left_locations(self.opened, draft.basis[2]))
         self.copies.make()
         return replace(draft, entry=entry)
 
-    def carry_out(
-        self, draft: Draft[tuple[RepublishResult, PartitionsNow, list[str]]], deadline: Deadline
-    ) -> Answer[RepublishResult]:
+    def carry_out(self, draft: Draft[_Missing], deadline: Deadline) -> Answer[RepublishResult]:
         entry, (result, lost, _) = draft.entry, draft.basis
         notes = result.notes + ClaimedEntries(self.opened).carry_out(self.opened.table, entry, lost, deadline)
         return Answer(replace(result, version=entry.version, notes=notes, write_id=entry.write_id))

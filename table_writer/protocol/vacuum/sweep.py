@@ -121,8 +121,11 @@ class _Seen:
         return self.look.history
 
 
+_Chosen = tuple[_Seen, VacuumResult]
+
+
 @dataclass
-class _Sweep(PreviewableClaimant[_Seen, tuple[_Seen, VacuumResult], VacuumResult]):
+class _Sweep(PreviewableClaimant[_Seen, _Chosen, VacuumResult]):
     """Deletes what is old enough."""
 
     remover: Remover
@@ -143,7 +146,7 @@ class _Sweep(PreviewableClaimant[_Seen, tuple[_Seen, VacuumResult], VacuumResult
     def waits(self, view: _Seen) -> bool:
         return bool(view.verifiable) and self.remover.verify(view.history, view.look.partitions, view.verifiable)
 
-    def look(self, view: _Seen) -> Answer[VacuumResult] | Draft[tuple[_Seen, VacuumResult]] | Again:
+    def look(self, view: _Seen) -> Answer[VacuumResult] | Draft[_Chosen] | Again:
         if self.looks_again and self._is_overtaken(view.look):
             self.looks_again -= 1
             return AGAIN
@@ -165,14 +168,12 @@ class _Sweep(PreviewableClaimant[_Seen, tuple[_Seen, VacuumResult], VacuumResult
         )
         return Draft(self.remover.entry(history, "vacuum", self.remover.deletes(plan)), (view, plan))
 
-    def planned(self, draft: Draft[tuple[_Seen, VacuumResult]]) -> VacuumResult:
+    def planned(self, draft: Draft[_Chosen]) -> VacuumResult:
         view, plan = draft.basis
         locations = [found.left for found in plan.locations]
         return replace(plan, locations=counted_once(self.remover.found_locations(view.history, locations)))
 
-    def before_claim(
-        self, draft: Draft[tuple[_Seen, VacuumResult]]
-    ) -> Answer[VacuumResult] | Draft[tuple[_Seen, VacuumResult]]:
+    def before_claim(self, draft: Draft[_Chosen]) -> Answer[VacuumResult] | Draft[_Chosen]:
         """Let mirrors follow; what needs no claim is done without, and a dead vacuum's entry goes on."""
         view, plan = draft.basis
         plan = self.remover.kept_for_mirrors(plan)
@@ -184,10 +185,10 @@ class _Sweep(PreviewableClaimant[_Seen, tuple[_Seen, VacuumResult], VacuumResult
         unfinished = next(died, None)  # it names all of the plan: no second one is needed
         return Draft(unfinished or draft.entry, (view, plan), is_claimed=unfinished is not None)
 
-    def deadline(self, draft: Draft[tuple[_Seen, VacuumResult]]) -> Deadline:
+    def deadline(self, draft: Draft[_Chosen]) -> Deadline:
         return self.remover.deadline(None if draft.is_claimed else draft.entry)
 
-    def carry_out(self, draft: Draft[tuple[_Seen, VacuumResult]], deadline: Deadline) -> Answer[VacuumResult]:
+    def carry_out(self, draft: Draft[_Chosen], deadline: Deadline) -> Answer[VacuumResult]:
         view, plan = draft.basis
         return Answer(self._tidied(self.remover.carry_out(view.history, draft.entry, plan, deadline), view))
 
@@ -209,7 +210,7 @@ class _Sweep(PreviewableClaimant[_Seen, tuple[_Seen, VacuumResult], VacuumResult
 
 
 @dataclass
-class _Erasure(Claimant[tuple[Traces, History, Mapping[PartitionValues, Partition]], bool, LogEntry]):
+class _Erasure(Claimant[Look, bool, LogEntry]):
     """Names what may hold deleted rows: the next sweep deletes it."""
 
     remover: Remover
@@ -219,13 +220,13 @@ class _Erasure(Claimant[tuple[Traces, History, Mapping[PartitionValues, Partitio
     def __post_init__(self) -> None:
         self.opened = self.remover.opened
 
-    def read(self) -> tuple[Traces, History, Mapping[PartitionValues, Partition]]:
+    def read(self) -> Look:
         traces = look_for_traces(self.opened.store, self.opened.layout)
         history, partitions, _ = self.remover.look_around()
-        return traces, history, partitions
+        return Look(traces, history, partitions)
 
-    def look(self, view: tuple[Traces, History, Mapping[PartitionValues, Partition]]) -> Draft[bool] | Again:
-        traces, history, partitions = view
+    def look(self, view: Look) -> Draft[bool] | Again:
+        traces, history, partitions = view.traces, view.history, view.partitions
         free = self.remover.spare_others(self._erasable(history, partitions, traces))
         choice = self.choose(history, self.remover.found_locations(history, free.locations))
         if choice is None:
@@ -273,8 +274,11 @@ class _Erasure(Claimant[tuple[Traces, History, Mapping[PartitionValues, Partitio
         return DueLocations(tuple(history.state.left_locations.values()), ()).with_kept(reasons)
 
 
+_GivenUp = tuple[History, VacuumResult]
+
+
 @dataclass
-class _Discard(PreviewableClaimant[History, tuple[History, VacuumResult], VacuumResult]):
+class _Discard(PreviewableClaimant[History, _GivenUp, VacuumResult]):
     """Gives one write up that was never published."""
 
     remover: Remover
@@ -288,7 +292,7 @@ class _Discard(PreviewableClaimant[History, tuple[History, VacuumResult], Vacuum
         log = self.opened.log
         return log.read_history(log.lister.read(listed_after=max(0, self.base_version - 1)))
 
-    def look(self, view: History) -> Draft[tuple[History, VacuumResult]]:
+    def look(self, view: History) -> Draft[_GivenUp]:
         name, data = self.opened.table.name, self.opened.layout.data(self.write_id)
         if self.write_id in view.records.possibly_published_ids or self.remover.in_use_now(view).meets(data.place):
             raise ConflictError(
@@ -301,13 +305,13 @@ class _Discard(PreviewableClaimant[History, tuple[History, VacuumResult], Vacuum
         deletes = self.remover.deletes(plan) or (DeletedLocation.kept_at(data),)
         return Draft(self.remover.entry(view, DISCARD, deletes), (view, plan))
 
-    def planned(self, draft: Draft[tuple[History, VacuumResult]]) -> VacuumResult:
+    def planned(self, draft: Draft[_GivenUp]) -> VacuumResult:
         return draft.basis[1]
 
-    def deadline(self, draft: Draft[tuple[History, VacuumResult]]) -> Deadline:
+    def deadline(self, draft: Draft[_GivenUp]) -> Deadline:
         return self.remover.deadline(draft.entry)
 
-    def carry_out(self, draft: Draft[tuple[History, VacuumResult]], deadline: Deadline) -> Answer[VacuumResult]:
+    def carry_out(self, draft: Draft[_GivenUp], deadline: Deadline) -> Answer[VacuumResult]:
         history, plan = draft.basis
         return Answer(self.remover.carry_out(history, draft.entry, plan, deadline))
 
