@@ -22,11 +22,11 @@ RESTORE_IN_DOUBT: Final = "tests/maintenance/test_restore_in_doubt.py"
 MUTATIONS: Final = (
     Mutation(
         "an append looks again after copying",
-        "protocol.operations.publisher:Publisher.look",
-        "if missing := carry_over.to_bring(carried, targets):\n"
-        "            return Prepare(partial(self._bring, carry_over, missing, listing))",
-        "if missing := carry_over.to_bring(carried, targets):\n"
-        "            self._bring(carry_over, missing, listing)\n"
+        "protocol.operations.publisher:_Publish._leaving",
+        "if missing := self._carry_over.to_bring(carried, targets):\n"
+        "            return Prepare(partial(self._bring, missing, listing))",
+        "if missing := self._carry_over.to_bring(carried, targets):\n"
+        "            self._bring(missing, listing)\n"
         "            newest = self.opened.log.lister.read(listed_after=listing.listed_after).newest\n"
         "            draft = replace(draft, version=newest + 1)",
         ("append", "overwrite"),
@@ -86,8 +86,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nobody verifies while anything is in doubt",
-        "protocol.operations.correction:Correction.correct",
-        "is_alone and self._verifiable(history)",
+        "protocol.operations.correction:Correction.needed",
+        "self._verifiable(history) if is_alone else frozenset()",
         "self._verifiable(history)",
         ("overwrite d1", "append after an old call"),
         Bound(2, 0),
@@ -194,7 +194,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is added to what a vacuum deletes",
         "protocol.operations.publisher:_Publish.look",
-        "self._publisher.first_in_doubt(found.entry, self._records, self.plan)",
+        "self._since.first_in_doubt(basis.entry, self._records)",
         "pass",
         test=f"{BETWEEN_CALLS}::test_nothing_is_added_where_a_vacuum_is_deleting",
     ),

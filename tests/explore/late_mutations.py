@@ -18,7 +18,7 @@ ERASURES: Final = "tests/maintenance/test_erasures.py"
 MUTATIONS: Final = (
     Mutation(
         "late calls count until somebody has looked",
-        "protocol.operations.correction:Correction.correct",
+        "protocol.operations.correction:Correction.needed",
         "if not moved and not listing.unverified:",
         "if not moved and not any(map(self._log.marks.may_calls_come, listing.unverified)):",
         ("overwrite", "append", "days pass", "append"),
@@ -83,7 +83,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an append lists placeholders",
-        "protocol.operations.publisher:Publisher.look",
+        "protocol.operations.publisher:_Publish._leaving",
         "carried = leaving if plan.mode.facts.keeps_rows else {}",
         "carried = {v: one for v, one in leaving.items() if '/empty/' not in one.location}"
         " if plan.mode.facts.keeps_rows else {}",
@@ -93,7 +93,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what was planned in another log conflicts",
-        "protocol.operations.publisher:Publisher.refuse_other_log",
+        "protocol.operations.since_plan:SincePlan.refuse_other_log",
         "listing.newest < plan.base_version or (plan.log_id and plan.log_id not in listing.ids)",
         "False",
         ("publish overwrite", "begin again"),
@@ -178,16 +178,16 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nothing is added to what a late alter has brought back",
-        "protocol.operations.publisher:Publisher._is_outdated",
-        "if self._correction.correct(table, values, now, listing):",
-        "if False:",
+        "protocol.operations.publisher:_Publish._comes_first",
+        "self._correction.needed(table, values, now, listing)",
+        "None",
         ("overwrite", "append", "append in place"),
         also=(CONFIRMED,),
         schedules=1000,
     ),
     Mutation(
         "a key is looked for behind a rollback",
-        "protocol.operations.publisher:Publisher._repetition",
+        "protocol.operations.since_plan:SincePlan._repetition",
         "return self.opened.log.find_key(key) if rolled_back else published_with_key(records, key)",
         "return published_with_key(records, key)",
         ("append once after a rollback", "rollback"),
@@ -197,7 +197,10 @@ MUTATIONS: Final = (
         "protocol.vacuum.sweep:_Erasure._erasable",
         "if is_used(used, left):",
         "if False:",
-        schedule="rollback, erase, recover: 0@19!late",
+        ("rollback", "erase", "recover"),
+        Bound(1, 1),
+        300,
+        also=(("protocol.vacuum.sweep:_Erasure.waits", "return self.ends_doubts(view.history)", "return False"),),
     ),
     Mutation(
         "nothing is erased while a late call may point readers there",
@@ -272,9 +275,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an erasure is claimed over no publish in doubt",
-        "jobs.rows.erasure:Erasing._choose",
-        "if history.records.publishes_in_doubt:",
-        "if False:",
+        "protocol.vacuum.sweep:_Erasure.waits",
+        "return self.ends_doubts(view.history)",
+        "return False",
         test=f"{ERASURES}::test_a_certificate_is_complete_only_if_no_reader_and_no_object_has_the_row",
     ),
     Mutation(

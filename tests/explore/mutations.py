@@ -25,7 +25,7 @@ MUTATIONS: Final = (
     # Claims
     Mutation(
         "a correction claims after the listing that the look began with",
-        "protocol.operations.correction:Correction.correct",
+        "protocol.operations.correction:Correction.needed",
         "history.newest > listing.newest",
         "False",
         ("append after a recovery", "rollback far"),
@@ -116,7 +116,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a partition that is there is not created",
-        "protocol.operations.publisher:Publisher._refuse_existing",
+        "protocol.operations.since_plan:SincePlan.refuse_existing",
         "if existing:",
         "if False:",
         ("create", "append d2 d3"),
@@ -212,7 +212,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an append corrects what it builds on",
-        "protocol.operations.correction:Correction.correct",
+        "protocol.operations.correction:Correction.needed",
         "if not moved and not listing.unverified:",
         "if True:",
         ("old alter comes", "append"),
@@ -237,7 +237,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a key is looked for at the claim",
-        "protocol.operations.publisher:Publisher.first_in_doubt",
+        "protocol.operations.since_plan:SincePlan.first_in_doubt",
         "if published is not None:",
         "if False:",
         ("append once", "append once"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
@@ -24,6 +24,7 @@ from table_writer.model.write import written_ids
 from table_writer.protocol.log import deadline
 from table_writer.protocol.log.known_log import name_log
 from table_writer.protocol.log.owner import found_log_id
+from table_writer.protocol.loop import Claimant
 from tests.doubles import memory_store
 from tests.fuzz.history import CHANGING, Event, Step
 from tests.fuzz.oracle import Oracle
@@ -89,6 +90,7 @@ class Worker:
     todo: deque[Deviation] = field(default_factory=deque)
     stands_since: float | None = None
     stood_still: float = 0.0
+    looks: int = 0  # of a claimant, that are under way
     result: str = ""
 
 
@@ -245,6 +247,7 @@ class Run(Simulation):
                 (memory_store.uuid, "uuid4", lambda: UUID(int=next(numbers))),
                 (Location, "parse", parsed),
                 (LogEntry, "from_json", staticmethod(read)),
+                *((one, "look", self._watched(vars(one)["look"])) for one in _claimants() if "look" in vars(one)),
             ]
             kept = [vars(owner)[name] for owner, name, _ in replaced]
             for owner, name, double in replaced:
@@ -254,6 +257,21 @@ class Run(Simulation):
             finally:
                 for (owner, name, _), original in zip(replaced, kept, strict=True):
                     setattr(owner, name, original)
+
+    def _watched(self, look: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a claimant's look that knows whose it is."""
+
+        def watched(*arguments: Any) -> Any:
+            worker = self.worker
+            if worker is None:
+                return look(*arguments)
+            worker.looks += 1
+            try:
+                return look(*arguments)
+            finally:
+                worker.looks -= 1
+
+        return watched
 
     def _clock(self) -> float:
         return self.now - (self.worker.stood_still if self.worker else 0.0)
@@ -419,6 +437,8 @@ class Run(Simulation):
         worker.points += 1
         if call in CHANGING and worker.actor.operation == "look" and PROBES not in key:
             self.oracle.blame(f"a call that only looks makes the call {call} {key}")
+        if call in CHANGING and worker.looks:
+            self.oracle.blame(f"a look makes the call {call} {key}")
         if (call, phase) == (worker.actor.refused, "before"):
             raise StorageError(f"{call} is refused")
         is_fixed = call in {"get", "head"} and "/log/0" in key and key in self._base.store._objects
@@ -518,6 +538,11 @@ class Run(Simulation):
         open_ends = (sorted(oracle.wild), sorted(oracle.soft))
         told = (sorted(oracle.told), sorted(oracle.withdrawn), sorted(oracle.stale), self._builds_first)
         return sha256(repr((objects, uploads, partitions, pending, promised, open_ends, told)).encode()).hexdigest()
+
+
+def _claimants(owner: type = Claimant) -> Iterator[type]:
+    yield owner
+    yield from chain.from_iterable(map(_claimants, owner.__subclasses__()))
 
 
 class Begin:

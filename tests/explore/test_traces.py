@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from table_writer.model.write import WritePlan
-from table_writer.protocol.operations.publisher import Publisher
+from table_writer.protocol.log.listing import Listing
+from table_writer.protocol.operations.publisher import _Publish
 
 from .run import carried_out
 from .schedule import Schedule
@@ -24,15 +23,16 @@ def trace() -> Trace:
     return Trace.of(carried_out(Schedule.parse(PAUSED), set()))
 
 
-def with_more(monkeypatch: pytest.MonkeyPatch, call: Callable[[Publisher], object]) -> None:
+def with_more(monkeypatch: pytest.MonkeyPatch, call: Callable[[_Publish], object]) -> None:
     """Let each publish make one call more before it looks."""
-    looked = Publisher._table
+    waited = _Publish.waits
 
-    def look(self: Publisher, plan: WritePlan) -> Any:
+    def waits(self: _Publish, view: Listing) -> bool:
+        is_over = waited(self, view)
         call(self)
-        return looked(self, plan)
+        return is_over
 
-    monkeypatch.setattr(Publisher, "_table", look)
+    monkeypatch.setattr(_Publish, "waits", waits)
 
 
 def test_what_has_not_changed_is_the_same(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ MODES: Final = "tests/publish/test_modes.py"
 MUTATIONS: Final = (
     Mutation(
         "an unpartitioned table is emptied, not dropped",
-        "protocol.operations.publisher:Publisher._with_emptied_partitions",
+        "protocol.operations.since_plan:SincePlan.with_emptied_partitions",
         "nowhere = None if table.partition_columns else str(plan.data_location)",
         "nowhere = None",
         ("overwrite nothing",),
@@ -29,7 +29,7 @@ MUTATIONS: Final = (
     Mutation(
         "the directory of a table without rows exists before readers are pointed there",
         "protocol.operations.publisher:_Publish.before_claim",
-        "self._publisher.make_directory(self.plan, draft.entry)",
+        'self.opened.store.put(f"{self.plan.data_location.key}{EMPTY_MARKER}", b"")',
         "pass",
         test=f"{MODES}::test_the_directory_of_a_table_without_rows_exists_before_its_version_is_claimed",
     ),

@@ -105,15 +105,15 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nothing is built on a metastore that was set back by more versions than are read singly",
-        "protocol.operations.publisher:Publisher._is_outdated",
+        "protocol.operations.publisher:_Publish._comes_first",
         "if self._compared_at != listing.newest and not are_as_published(",
         "if False and not are_as_published(",
         test=f"{KNOWN_LOG}::test_nothing_is_built_on_a_metastore_that_was_set_back_however_far",
     ),
     Mutation(
         "a plain overwrite does not hide that a metastore was set back",
-        "protocol.operations.publisher:Publisher._is_outdated",
-        "elif listing.unverified or self.opened.memory.get(self._newest_key) == listing.newest:",
+        "protocol.operations.publisher:_Publish._comes_first",
+        "elif listing.unverified or opened.memory.get(self._newest_key) == listing.newest:",
         "else:",
         test=f"{KNOWN_LOG}::test_a_plain_overwrite_does_not_hide_that_a_metastore_was_set_back",
     ),
@@ -339,7 +339,7 @@ MUTATIONS: Final = (
     # modes
     Mutation(
         "an append brings along what is there",
-        "protocol.operations.publisher:Publisher.look",
+        "protocol.operations.publisher:_Publish._leaving",
         "carried = leaving if plan.mode.facts.keeps_rows else {}",
         "carried = {}",
         ("append",),
@@ -354,18 +354,18 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no append to what a late alter has brought back",
-        "protocol.operations.publisher:Publisher._is_outdated",
-        "if self._correction.correct(table, values, now, listing):",
-        "if False:",
+        "protocol.operations.publisher:_Publish._comes_first",
+        "self._correction.needed(table, values, now, listing)",
+        "None",
         ("overwrite", "append", "append"),
         also=(CONFIRMED,),
         schedules=1000,
     ),
     Mutation(
         "no creation where a late drop has taken rows away",
-        "protocol.operations.publisher:Publisher._is_outdated",
-        "if self._correction.correct(table, values, now, listing):",
-        "if plan.mode.facts.keeps_rows and self._correction.correct(table, values, now, listing):",
+        "protocol.operations.publisher:_Publish._comes_first",
+        "self._correction.needed(table, values, now, listing)",
+        "(self._correction.needed(table, values, now, listing) if self.plan.mode.facts.keeps_rows else None)",
         ("old drop comes", "create d2"),
         Bound(1, 1),
         schedules=300,
@@ -388,7 +388,7 @@ MUTATIONS: Final = (
         also=(
             (
                 "protocol.operations.publisher:_Publish.look",
-                "self._publisher.first_in_doubt(found.entry, self._records, self.plan)",
+                "self._since.first_in_doubt(basis.entry, self._records)",
                 "pass",
             ),
         ),
@@ -402,7 +402,7 @@ MUTATIONS: Final = (
         also=(
             (
                 "protocol.operations.publisher:_Publish.look",
-                "self._publisher.first_in_doubt(found.entry, self._records, self.plan)",
+                "self._since.first_in_doubt(basis.entry, self._records)",
                 "pass",
             ),
         ),
@@ -438,7 +438,7 @@ MUTATIONS: Final = (
     # staged
     Mutation(
         "who cannot resolve its own write's entry does not know the outcome",
-        "protocol.operations.publisher:Publisher.resolve_other",
+        "protocol.operations.since_plan:SincePlan.end_other",
         "if plan.write_id in written_ids(plan.layout, entry):",
         "if False:",
         ("publish", "publish"),

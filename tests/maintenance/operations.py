@@ -16,6 +16,8 @@ from table_writer.model.entry import Erasure, LogEntry
 from table_writer.model.staged_write import RecordedScope
 from table_writer.model.table import Column, PartitionValues
 from table_writer.model.write_mode import WriteMode
+from table_writer.protocol.log.history import History
+from table_writer.protocol.operations.recovery import Recovery
 from table_writer.protocol.vacuum.sweep import Vacuum
 from tests.publish.world import DeathError, Fault, FaultyWorld, TableWorld, World, schema_of
 
@@ -81,8 +83,12 @@ def written(*writes: Mapping[str, frozenset[int]]) -> Callable[[FaultyWorld], No
 
 def erase(world: TableWorld) -> LogEntry:
     """Let the next vacuum delete all that readers have left."""
-    nothing = Erasure(predicate_sha256="", deleted_rows=0, write_id="")
-    return Vacuum(world.services(), mirrors).erase(nothing, lambda _, found: (tuple(found), ()))
+    opened, nothing = world.services(), Erasure(predicate_sha256="", deleted_rows=0, write_id="")
+
+    def ends_doubts(history: History) -> bool:
+        return Recovery(opened).end_oldest(history, opened.table) is not None
+
+    return Vacuum(opened, mirrors).erase(nothing, lambda _, found: (tuple(found), ()), ends_doubts)
 
 
 def with_markers(*writes: Mapping[str, frozenset[int]]) -> Callable[[FaultyWorld], None]:

@@ -207,7 +207,8 @@ def test_an_erasure_takes_no_marker_for_a_file_that_another_tool_has_put_there_s
         counts.extend(one.other_count for one in found)
         return tuple(found), ()
 
-    Vacuum(adopted.services(), mirrors).erase(Erasure(predicate_sha256="", deleted_rows=0, write_id=""), choose)
+    nothing = Erasure(predicate_sha256="", deleted_rows=0, write_id="")
+    Vacuum(adopted.services(), mirrors).erase(nothing, choose, lambda _: False)
     assert counts == [0]
     adopted.keeper.vacuum(str(TABLE))
     assert adopted.keeper.erasure(str(TABLE)).is_complete

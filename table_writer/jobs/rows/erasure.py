@@ -92,7 +92,7 @@ class Erasing:
                 write_id=deleted.write_id,
                 unknown=() if self._predicate.is_pure else (LATER_ANSWER,),
             )
-            entry = Vacuum(self.opened, mirrors).erase(erasure, self._choose)
+            entry = Vacuum(self.opened, mirrors).erase(erasure, self._choose, self._end_doubts)
         except TableWriterError as error:
             done = (
                 f"Version {deleted.version} has deleted the rows" if deleted.version else "The delete found no such row"
@@ -132,15 +132,15 @@ class Erasing:
     def _predicate(self) -> Predicate:
         return predicate_of(self._named_table.blank, self.change.predicate, "predicate")
 
-    def _choose(self, history: History, found: Sequence[FoundLocation]) -> ChosenLocations | None:
+    def _end_doubts(self, history: History) -> bool:
+        return Recovery(self.opened).end_oldest(history, self.opened.table) is not None
+
+    def _choose(self, history: History, found: Sequence[FoundLocation]) -> ChosenLocations:
         """Choose the locations that may hold the rows; name those of which that could not be found out.
 
-        An erasure is claimed over no publish in doubt, as every publish: that may bring rows back. And only if what
-        came since the deletes has brought none back: it would say that they are erased while readers see them.
+        An erasure is claimed only if what came since the deletes has brought none back: it would say that they are
+        erased while readers see them.
         """
-        if history.records.publishes_in_doubt:
-            Recovery(self.opened).resolve_in_doubt(self.opened.table)
-            return None
         self._require_unseen(history)
         by_location = [(location, self._left_files(history, location)) for location in found]
         outside = list(self._left_outside(history))

@@ -4,7 +4,8 @@ A driver that dies before its claim leaves files at which nobody looks. One that
 before the switch or after it: whoever comes next finds out which, and finishes it (``recovery``).
 
 ===============  ======================================================================
-``publisher``    what a write looks at before it claims
+``publisher``    the order of a publish: what it looks at, copies, claims, switches
+``since_plan``   what others have done since a write was planned, and what that means for it
 ``base``         the metastore's answers on which a write may build
 ``reads``        the partitions that a write's own query has read
 ``entry``        the entry that a write claims, what it replaces, and the files that it needs

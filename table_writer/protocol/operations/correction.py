@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
 from table_writer.model.entry import EntryPartition, Outcome
@@ -14,6 +15,7 @@ from table_writer.protocol.log.history import History
 from table_writer.protocol.log.listing import Listing
 from table_writer.protocol.log.placements import Placement
 from table_writer.protocol.log.rules import PartitionState
+from table_writer.protocol.loop import AGAIN, Again, Prepare
 from table_writer.protocol.operations.entry import columns_of, there_under_other_names
 from table_writer.protocol.operations.evidence import Evidence
 from table_writer.protocol.operations.parameters import COUNT_PARAMETERS
@@ -51,6 +53,8 @@ class Correction:
         self._opened, self._recovery = opened, recovery or Recovery(opened)
         self._log, self._layout, self._metastore = opened.log, opened.layout, opened.metastore
         self._evidence = Evidence(opened)
+        self._verified_at: tuple[int, frozenset[int]] | None = None
+        """The newest version, and the recoveries, when all partitions were compared: their marks may have to stay."""
 
     def resolve_all(self, table: Table) -> RecoveryResult:
         """Resolve what is in doubt, and correct what the metastore has applied late, until nothing is left."""
@@ -74,25 +78,28 @@ class Correction:
             table=str(table.name),
         )
 
-    def correct(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow, listing: Listing) -> bool:
-        """Correct what a late call has done to partitions that somebody is about to build on.
+    def needed(
+        self, table: Table, values: Collection[PartitionValues], now: PartitionsNow, listing: Listing
+    ) -> Prepare | Again | None:
+        """Return what is to be done about late calls before anybody builds on partitions; ``None``: nothing.
 
-        Returns whether the caller has to look again. Costs nothing without a recovery: no call of this library was left
-        unanswered then. After one, these partitions are compared with the newest published entries; and all of the
-        log's once, by whoever comes first when no call can come late any more. An unpartitioned table is always
-        compared with the newest entry: any ALTER TABLE that was read before a publish and written after it takes the
-        old location back.
+        It only reads, and nothing without a recovery: no call of this library was left unanswered then. After one,
+        these partitions are compared with the newest published entries; and all of the log's once, by whoever comes
+        first when no call can come late any more. An unpartitioned table is always compared with the newest entry: any
+        ALTER TABLE that was read before a publish and written after it takes the old location back.
         """
         moved = () in now and not self._is_where_published(now[()], listing.newest)
         if not moved and not listing.unverified:
-            return False
+            return None
         here = locations(now)
         history = self._log.explained_history(self._log.read_recent(), here)
         if history.newest > listing.newest:  # a newer entry may have moved them, and be in doubt: compare it first
-            return True
+            return AGAIN
         is_alone = not history.records.publishes_in_doubt  # otherwise two claims would be at one partition
-        if is_alone and self._verifiable(history) and not self._verify(table, history).was_right:
-            return True
+        verifiable = self._verifiable(history) if is_alone else frozenset()
+        if verifiable and self._verified_at != (history.newest, verifiable):
+            self._verified_at = (history.newest, verifiable)
+            return Prepare(partial(self._verify, table, history))
         placements, taken = self._placements(history, values, now)
         if taken:
             raise ConflictError(
@@ -104,9 +111,8 @@ class Correction:
                 table=str(table.name),
             )
         if Placement.BEHIND not in placements.values():
-            return False
-        self._correct(table, history, placements, now)
-        return True
+            return None
+        return Prepare(partial(self._correct, table, history, placements, now))
 
     def _placements(
         self, history: History, wanted: Collection[PartitionValues], now: PartitionsNow

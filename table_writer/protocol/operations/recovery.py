@@ -559,16 +559,21 @@ class Recovery:
             history = read()
         return history, done
 
-    def history_for(self, table: Table, *, dry_run: bool) -> tuple[History, tuple[str, ...]]:
-        """Return the log with nothing in doubt, and what was resolved for that; a dry run resolves nothing."""
-        if not dry_run:
-            history, done = self.resolved_history(table)
-            return history, tuple(f"version {entry.version} was in doubt: {entry.outcome.value} now" for entry in done)
-        history = self._log.read_history()
-        versions = [record.entry.version for record in history.records.publishes_in_doubt]
-        return history, tuple(
-            f"version {version} is in doubt: resolving it comes first, and may change this" for version in versions
-        )
+    def end_oldest(self, history: History, table: Table) -> tuple[str, ...] | None:
+        """End the oldest publish in doubt, and say how it has ended; ``None`` if nothing is in doubt."""
+        if not history.records.publishes_in_doubt:
+            return None
+        oldest = history.records.publishes_in_doubt[0].entry.version
+        done = self.resolve(oldest, table, end=history.end)
+        return (f"version {done.version} was in doubt: {done.outcome.value} now",) if done else ()
+
+
+def doubts(history: History) -> tuple[str, ...]:
+    """Say what is in doubt, for a dry run, which ends nothing."""
+    versions = (record.entry.version for record in history.records.publishes_in_doubt)
+    return tuple(
+        f"version {version} is in doubt: resolving it comes first, and may change this" for version in versions
+    )
 
 
 def _undone(

@@ -29,7 +29,7 @@ from table_writer.protocol.operations.entry import (
     require_known,
     there_under_other_names,
 )
-from table_writer.protocol.operations.recovery import Recovery
+from table_writer.protocol.operations.recovery import Recovery, doubts
 from table_writer.protocol.operations.switch import ClaimedEntries
 from table_writer.protocol.table.open_table import OpenTable
 from table_writer.storage.object_store import ObjectStore
@@ -45,7 +45,7 @@ def restore_partitions(
     older rows follow, unless some were chosen. Raises as a write does.
     """
     recovery = Recovery(opened, partial(_is_lost, opened))
-    restore = _Restore(opened, recovery, chosen, dry_run=dry_run)
+    restore = _Restore(opened, recovery, chosen)
     added = preview(restore) if dry_run else run(restore)
     is_open = added.version is not None and opened.log.slots.stored_outcome(added.version) is None
     if chosen is not None or is_open:  # who would look further has to wait for the claim
@@ -84,16 +84,18 @@ class _Restore(PreviewableClaimant[History, _Missing, RepublishResult]):
     opened: OpenTable
     recovery: Recovery
     chosen: Collection[PartitionValues] | None
-    dry_run: bool
-    resolved: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()  # what was in doubt
 
     def __post_init__(self) -> None:
         self.copies = SeparateCopies(self.opened)
 
     def read(self) -> History:
-        history, notes = self.recovery.history_for(self.opened.table, dry_run=self.dry_run)
-        self.resolved += notes
-        return history
+        return self.opened.log.read_history()
+
+    def waits(self, view: History) -> bool:
+        ended = self.recovery.end_oldest(view, self.opened.table)
+        self.ended += ended or ()
+        return ended is not None
 
     def look(self, view: History) -> Answer[RepublishResult] | Draft[_Missing]:
         opened, history, chosen = self.opened, view, self.chosen
@@ -117,7 +119,7 @@ class _Restore(PreviewableClaimant[History, _Missing, RepublishResult]):
             partitions=partitions,
             not_there=not_there | unsure,
             present_count=len(now) - len(lost),
-            notes=self.resolved + self.copies.notes,
+            notes=(*self.ended, *doubts(history), *self.copies.notes),
         )
         if not partitions:
             return Answer(result)

@@ -31,7 +31,7 @@ from table_writer.protocol.operations.entry import (
     there_under_other_names,
 )
 from table_writer.protocol.operations.in_place import missing_files
-from table_writer.protocol.operations.recovery import Recovery
+from table_writer.protocol.operations.recovery import Recovery, doubts
 from table_writer.protocol.operations.switch import ClaimedEntries
 from table_writer.protocol.table.open_table import OpenTable
 from table_writer.storage.object_store import many
@@ -53,31 +53,36 @@ def roll_back(
     Version 0 is the state before the first entry. Raises ``InvalidInputError`` with the reason for each partition
     if it cannot be done, ``ConflictError`` if somebody else published one of them meanwhile, and what a write does.
     """
-    rollback = _Rollback(opened, version, chosen, dry_run=dry_run)
+    rollback = _Rollback(opened, version, chosen)
     return preview(rollback) if dry_run else run(rollback)
 
 
+_Checked = tuple[PartitionsNow, tuple[str, ...]]
+
+
 @dataclass
-class _Rollback(PreviewableClaimant[History, PartitionsNow, RepublishResult]):
-    """Points partitions at rows that they had; what it is carried out with are those partitions as they are now."""
+class _Rollback(PreviewableClaimant[History, _Checked, RepublishResult]):
+    """Points partitions at rows that they had; it is carried out with those partitions as they are now, and notes."""
 
     opened: OpenTable
     version: int
     chosen: Collection[PartitionValues] | None
-    dry_run: bool
     first: dict[PartitionValues, str | None] | None = None  # where they were at the first look
-    resolved: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()  # what was in doubt
 
     def __post_init__(self) -> None:
         self.copies = SeparateCopies(self.opened)
         self.recovery = Recovery(self.opened)
 
     def read(self) -> History:
-        history, notes = self.recovery.history_for(self.opened.table, dry_run=self.dry_run)
-        self.resolved += notes
-        return history
+        return self.opened.log.read_history()
 
-    def look(self, view: History) -> Answer[RepublishResult] | Draft[PartitionsNow] | Again:
+    def waits(self, view: History) -> bool:
+        ended = self.recovery.end_oldest(view, self.opened.table)
+        self.ended += ended or ()
+        return ended is not None
+
+    def look(self, view: History) -> Answer[RepublishResult] | Draft[_Checked] | Again:
         opened, history, version, chosen = self.opened, view, self.version, self.chosen
         table = opened.table
         opened.log.slots.require_open(str(table.name))
@@ -99,7 +104,7 @@ class _Rollback(PreviewableClaimant[History, PartitionsNow, RepublishResult]):
         partitions = self.copies.partitions_of(found, history)
         if not partitions:
             _require_as_it_was(opened, history, version, chosen, targets, here)
-            return Answer(RepublishResult(version=None, partitions=(), notes=self.resolved + self.copies.notes))
+            return Answer(RepublishResult(version=None, partitions=(), notes=self._notes(history)))
         entry = opened.next_entry(
             history.end,
             Operation.ROLLBACK,
@@ -109,14 +114,16 @@ class _Rollback(PreviewableClaimant[History, PartitionsNow, RepublishResult]):
             partitions=partitions,
             **columns_of(history, version, now),
         )
-        return Draft(entry, now)
+        return Draft(entry, (now, self._notes(history)))
 
-    def planned(self, draft: Draft[PartitionsNow]) -> RepublishResult:
-        notes = self.resolved + self.copies.notes
-        return RepublishResult(version=None, partitions=draft.entry.partitions, notes=notes)
+    def planned(self, draft: Draft[_Checked]) -> RepublishResult:
+        return RepublishResult(version=None, partitions=draft.entry.partitions, notes=draft.basis[1])
 
-    def before_claim(self, draft: Draft[PartitionsNow]) -> Draft[PartitionsNow]:
-        opened, checked = self.opened, draft.basis
+    def _notes(self, history: History) -> tuple[str, ...]:
+        return (*self.ended, *doubts(history), *self.copies.notes)
+
+    def before_claim(self, draft: Draft[_Checked]) -> Draft[_Checked]:
+        opened, (checked, notes) = self.opened, draft.basis
         left = [
             checked[partition.values].location for partition in draft.entry.partitions if partition.values in checked
         ]
@@ -126,12 +133,11 @@ class _Rollback(PreviewableClaimant[History, PartitionsNow, RepublishResult]):
         if locations(checked) != locations(now):
             raise moved_error(opened.table)  # while files were listed, which can take minutes
         opened.log.marks.remember_rollback(entry.version)
-        return Draft(entry, now)
+        return Draft(entry, (now, notes))
 
-    def carry_out(self, draft: Draft[PartitionsNow], deadline: Deadline) -> Answer[RepublishResult]:
-        entry = draft.entry
-        done = ClaimedEntries(self.opened).carry_out(self.opened.table, entry, draft.basis, deadline)
-        notes = self.resolved + self.copies.notes + done
+    def carry_out(self, draft: Draft[_Checked], deadline: Deadline) -> Answer[RepublishResult]:
+        entry, (now, notes) = draft.entry, draft.basis
+        notes += ClaimedEntries(self.opened).carry_out(self.opened.table, entry, now, deadline)
         result = RepublishResult(
             version=entry.version, partitions=entry.partitions, notes=notes, write_id=entry.write_id
         )

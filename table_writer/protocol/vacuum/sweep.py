@@ -45,11 +45,10 @@ from table_writer.protocol.vacuum.remover import (
 
 LOOKS_AGAIN: Final = 3  # looks of a dry run while others publish
 ChosenLocations = tuple[tuple[FoundLocation, ...], tuple[KeptLocation, ...]]
-ChooseLocations = Callable[[History, Sequence[FoundLocation]], ChosenLocations | None]
-"""Chooses, of locations that readers have left, those that hold what is to go, and says which others may hold it.
-
-``None``: the log may have grown, and is to be read again.
-"""
+ChooseLocations = Callable[[History, Sequence[FoundLocation]], ChosenLocations]
+"""Chooses, of locations that readers have left, those that hold what is to go, and says which others may hold it."""
+EndsDoubts = Callable[[History], bool]
+"""Ends a publish in doubt, and says whether there was one."""
 
 
 class Vacuum:
@@ -69,13 +68,14 @@ class Vacuum:
         finally:
             self.look = sweep.last_look
 
-    def erase(self, erasure: Erasure, choose: ChooseLocations) -> LogEntry:
+    def erase(self, erasure: Erasure, choose: ChooseLocations, ends_doubts: EndsDoubts) -> LogEntry:
         """Claim a vacuum that the next one carries out: what it names is due, whatever its retention.
 
         From the claim on nobody reads there, or points readers there. ``choose`` gets all locations that readers have
-        left and that can go, with their objects.
+        left and that can go, with their objects. It is claimed over no publish in doubt, as every publish: that may
+        bring rows back.
         """
-        return run(_Erasure(self._remover, erasure, choose))
+        return run(_Erasure(self._remover, erasure, choose, ends_doubts))
 
     def give_up(self, write_id: str, *, base_version: int = 0, dry_run: bool) -> VacuumResult:
         """Delete all of one write that was never published, once a claim keeps its publishers from publishing it.
@@ -216,6 +216,7 @@ class _Erasure(Claimant[Look, bool, LogEntry]):
     remover: Remover
     erasure: Erasure
     choose: ChooseLocations
+    ends_doubts: EndsDoubts
 
     def __post_init__(self) -> None:
         self.opened = self.remover.opened
@@ -225,13 +226,13 @@ class _Erasure(Claimant[Look, bool, LogEntry]):
         history, partitions, _ = self.remover.look_around()
         return Look(traces, history, partitions)
 
-    def look(self, view: Look) -> Draft[bool] | Again:
+    def waits(self, view: Look) -> bool:
+        return self.ends_doubts(view.history)
+
+    def look(self, view: Look) -> Draft[bool]:
         traces, history, partitions = view.traces, view.history, view.partitions
         free = self.remover.spare_others(self._erasable(history, partitions, traces))
-        choice = self.choose(history, self.remover.found_locations(history, free.locations))
-        if choice is None:
-            return AGAIN
-        chosen, kept = choice
+        chosen, kept = self.choose(history, self.remover.found_locations(history, free.locations))
         kept = (*kept, *free.kept, *self._out_of_sight(history, partitions))
         keys = tuple(found.key for location in counted_once(chosen) for found in location.objects)
         entry = self.remover.entry(history, ERASE, self.remover.deletes(VacuumResult(locations=chosen)))
