@@ -62,7 +62,7 @@ class TableChanges:
         for partition in entry.partitions:
             own = written.get(partition.values)
             told = () if own is None else own.files()
-            if not partition.added and not _is_at(partition.new_location, told):
+            if not _is_at(partition.own_location, told):
                 continue  # a write that began again has copied its files elsewhere
             counts = (len(told), sum(file.size_bytes for file in told))
             if counts == (partition.files, partition.bytes):
@@ -206,13 +206,13 @@ class TableChanges:
         described = self._described(table, self._log_id())
         self.seen = 0 if history.records.in_doubt else history.newest
         doubtful = history.records.publishes_in_doubt
-        unseen = {file.name for record in doubtful for partition in record.entry.partitions for file in partition.added}
+        unseen = {key for record in doubtful for partition in record.entry.partitions for key in partition.targets()}
         contents = history.state.current_contents()
         found = {
             values: tuple(
                 self._mirrored(file, contents.get(values), alone=len(listed[location]) == 1)
                 for file in listed[location]
-                if file.key.removeprefix(location.key) not in unseen
+                if file.key not in unseen
             )
             for values, location in wanted.items()
         }
@@ -298,8 +298,8 @@ class TableChanges:
     ) -> MirrorChange:
         """Return what an entry changes; files are listed where they are not known."""
         known = known or {}
-        grown = {partition.values: partition for partition in switched if partition.added}
-        moved = {partition.values: partition for partition in switched if not partition.added}
+        grown = {partition.values: partition for partition in switched if not partition.holds_all}
+        moved = {partition.values: partition for partition in switched if partition.holds_all}
         wanted = {
             values: Location.parse(partition.new_location)
             for values, partition in moved.items()

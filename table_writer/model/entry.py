@@ -111,6 +111,21 @@ class EntryPartition:
         return tuple(text for text in (self.old_location, self.new_location, self.source) if text)
 
     @property
+    def holds_all(self) -> bool:
+        """Whether its files and figures are all there is at its location: an append in place has others beside."""
+        return not self.added
+
+    @property
+    def is_done_by_switch(self) -> bool:
+        """Whether readers see all of it once the metastore has switched it; files of an append in place come after."""
+        return not self.added
+
+    @property
+    def left_location(self) -> str | None:
+        """Return the location that readers leave by it; ``None`` if there was none, or they stay."""
+        return None if self.added else self.old_location
+
+    @property
     def own_location(self) -> str | None:
         """Return the location where the entry itself has put files; ``None`` if there is none."""
         return self.source if self.added else self.new_location

@@ -117,7 +117,7 @@ def _table_sizes(history: History) -> dict[int, int | None]:
         for partition in record.entry.partitions if is_live else ():
             if partition.values not in record.superseded:
                 bytes_before = bytes_by_values.get(partition.values, 0)
-                if partition.added:  # its rows come beside the existing ones; a recovery may repeat them
+                if not partition.holds_all:  # its rows come beside the existing ones; a recovery may repeat them
                     new_bytes = partition.bytes * (not counted_keys.issuperset(partition.targets()))
                     counted_keys.update(partition.targets())
                     bytes_by_values[partition.values] = None if bytes_before is None else bytes_before + new_bytes

@@ -201,7 +201,7 @@ MUTATIONS: Final = (
     Mutation(
         "an entry whose source a vacuum deletes is not done again",
         "protocol.log.rules:_are_deleted_by",
-        "for text in (partition.new_location, partition.source)",
+        "for text in (partition.new_location, partition.own_location)",
         "for text in (partition.new_location,)",
         ("refusal in place lost after a vacuum", "recover"),
         bound=Bound(0, 0),
@@ -210,8 +210,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an outcome is rebuilt by files: what was refused",
-        "protocol.operations.recovery:Recovery._rebuild",
-        "is_copied(history, partition, missing)",
+        "protocol.operations.in_place:copied_partitions",
+        "_is_copied(history, partition, missing)",
         "True",
         ("refusal lost under an append", "recover"),
         Bound(0, 0),
@@ -220,9 +220,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an outcome is rebuilt by a log that was read after the files",
-        "protocol.operations.recovery:Recovery._rebuild",
-        "if in_place:",
-        "if False:",
+        "protocol.operations.in_place:copied_partitions",
+        "read_again() if in_place else history",
+        "history",
         schedule="vacuum, recover, lose older outcome: 0@22>2 0@23>1 1@25>0",
     ),
     Mutation(
@@ -280,8 +280,8 @@ MUTATIONS: Final = (
     Mutation(
         "the entries say which files of an append in place count that was done again",
         "protocol.log.trimming:counts_twice",
-        "return any(partition.added",
-        "return False and any(partition.added",
+        "return any(not partition.holds_all",
+        "return False and any(not partition.holds_all",
         test="tests/log/test_fold.py::test_files_of_an_append_in_place_that_was_done_again_count_once_though_it_is_folded",
     ),
     Mutation(
@@ -372,7 +372,7 @@ MUTATIONS: Final = (
     Mutation(
         "what an append has copied is looked at also where the partition is gone",
         "protocol.operations.evidence:Evidence.why_not_carried_out",
-        "and partition.old_location is not None\n",
+        "and partition.left_location is not None\n",
         "and False\n",
         test=f"{BELONG}::test_an_append_is_given_up_for_an_insert_also_where_a_late_drop_has_come_before_its_recovery",
     ),

@@ -125,8 +125,8 @@ MUTATIONS: Final = (
     Mutation(
         "what was begun is rolled forward",
         "protocol.operations.evidence:Evidence.why_not_carried_out",
-        "and not partition.added",
-        "",
+        "partition.left_location is not None",
+        "partition.old_location is not None",
         ("append in place", "recover"),
         Bound(2, 1),
         500,
@@ -169,8 +169,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an outcome is rebuilt by files: what was published",
-        "protocol.operations.recovery:Recovery._rebuild",
-        "is_copied(history, partition, missing)",
+        "protocol.operations.in_place:copied_partitions",
+        "_is_copied(history, partition, missing)",
         "False",
         ("append in place", "lose outcome", "overwrite", "recover"),
         Bound(2, 1),

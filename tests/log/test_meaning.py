@@ -1,4 +1,4 @@
-"""What an entry means is one value: every kind of entry has its own, and no other file asks which operation one is."""
+"""What an entry means is one value, and so is what it does to a partition: no other file asks which kind it is."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ from tests.log.test_entries import entry
 
 PACKAGE: Final = Path(meaning.__file__).parents[1]
 KNOW_OPERATIONS: Final = {"model/meaning.py", "model/entry.py"}
+KNOW_ADDED_FILES: Final = {
+    "model/entry.py",
+    "protocol/log/past_states.py",  # which files are part of which version
+    "protocol/operations/in_place.py",
+    "mirrors/changes.py",  # a mirror names each file
+}
 MODES: Final = {"COMPACT", "DISCARD", "ERASE", "HANDOVER", "TAKE_BACK"}
 ERASURE: Final = Erasure(predicate_sha256="", deleted_rows=None, write_id="")
 VACUUM: Final[dict[str, Any]] = {"operation": Operation.VACUUM, "partitions": ()}
@@ -74,3 +80,17 @@ def comparisons() -> Iterator[tuple[str, str]]:
 
 def test_no_other_file_asks_which_operation_an_entry_is() -> None:
     assert list(comparisons()) == []
+
+
+def askers_of_added_files() -> Iterator[str]:
+    """Yield the files that look at what an append in place adds, other than by the facts of its partitions."""
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr == "added":
+                owner = ast.unparse(node.value)
+                if owner.endswith(("partition", "named", "placed")):
+                    yield file.relative_to(PACKAGE).as_posix()
+
+
+def test_few_files_know_how_an_append_in_place_is_stored() -> None:
+    assert set(askers_of_added_files()) == KNOW_ADDED_FILES

@@ -71,7 +71,7 @@ def writes_behind(
         put_back = None
         if entry.rollback_to is not None:
             version = entry.rollback_to
-        elif partition.added:
+        elif not partition.holds_all:
             yield record, partition
             version = entry.version - 1
         elif entry.is_compaction:
@@ -89,7 +89,7 @@ def _content(history: History, values: PartitionValues, version: int) -> tuple[P
     """Return the identity of a partition's rows after a version: a location, and the files that were added to it."""
     added: set[str] = set()
     for _, partition in writes_behind(history, values, version):
-        if not partition.added:
+        if partition.holds_all:
             return _place(history, partition.new_location), frozenset(added)
         added.update(partition.targets())
     oldest = [partition for _, partition in history.records.published_of(values)][-1:]

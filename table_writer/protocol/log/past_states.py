@@ -120,7 +120,7 @@ class PastStates:
                 break
             if partition.new_location is None or location.place != self._state.place_of(partition.new_location):
                 continue
-            if not partition.added:
+            if partition.holds_all:
                 content, added = partition, {}
             elif record.has_switched(values):
                 added[partition.added[0].name] = partition

@@ -84,7 +84,7 @@ def _are_deleted_by(
     texts = (
         text
         for partition in entry.partitions
-        for text in (partition.new_location, partition.source)
+        for text in (partition.new_location, partition.own_location)
         if text is not None
     )
     locations = [*map(Location.parse, texts), *([data] if data else [])]
@@ -130,7 +130,8 @@ def partition_state(
     if partition.new_location is None:
         wanted = PartitionState.EMPTIED if placeholder else None
     else:
-        is_there = current.same_place(Location.parse(partition.new_location)) and (copied or not partition.added)
+        is_whole = copied or partition.is_done_by_switch
+        is_there = is_whole and current.same_place(Location.parse(partition.new_location))
         wanted = PartitionState.DONE if is_there else None
     old = partition.old_location
     before = placeholder if old is None else current.same_place(Location.parse(old))
@@ -202,7 +203,7 @@ def rebuilt_outcome(
     covering = [record.entry for record in history.records if _covers(record, entry)]
     if any(is_there is not False for is_there in copied.values()):
         return Outcome.PUBLISHED, frozenset()
-    for partition in (placed for placed in entry.partitions if not placed.added):
+    for partition in (placed for placed in entry.partitions if placed.is_done_by_switch):
         after = next((record for record in covering if partition.values in record.partition_values), None)
         named = (later.old_location for later in after.partitions if later.values == partition.values) if after else ()
         found = next(iter(named), None) if after else locations.get(partition.values)

@@ -102,7 +102,7 @@ class TableState:
             place = self.place_of(partition.new_location)
             if place is not None:
                 self.versions_by_place[place] = (*self.versions_by_place.get(place, ()), entry.version)
-                if partition.added:
+                if not partition.holds_all:
                     self.grown_places.add(place)
 
     def _apply_vacuum(self, record: SlotRecord) -> None:

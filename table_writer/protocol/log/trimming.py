@@ -127,4 +127,4 @@ def counts_twice(history: History) -> bool:
     """Return whether an append in place was done again after it was folded: its entry tells which files count."""
     first = history.fold.version if history.fold else 0
     again = (record.entry for record in history.records if (record.entry.recovers or first + 1) <= first)
-    return any(partition.added for entry in again for partition in entry.partitions)
+    return any(not partition.holds_all for entry in again for partition in entry.partitions)

@@ -85,10 +85,8 @@ def with_old_locations(
     """Fill in where readers look now, and count the files that an append copies."""
     carried_files = carried.get(partition.values, CarriedFiles())
     old_location = now[partition.values].location if partition.values in now else None
-    figures = partition.figures  # an append in place leaves files beside its own that nobody has counted
-    if partition.added or not figures:
-        figures = ""
-    elif carried_files.files:
+    figures = partition.figures
+    if figures and carried_files.files:
         figures = as_text(merged_figures([from_text(figures), from_text(carried_files.figures)]))
     return replace(partition.with_more(carried_files), old_location=old_location, figures=figures)
 

@@ -12,8 +12,8 @@ from table_writer.protocol.log import rules
 from table_writer.protocol.log.history import History
 from table_writer.protocol.log.placements import Placement
 from table_writer.protocol.log.rules import PartitionState
-from table_writer.protocol.operations.entry import NotThereError, check_each, require_not_fewer, there_under_other_names
-from table_writer.protocol.operations.in_place import require_addable, whole_partitions
+from table_writer.protocol.operations.entry import NotThereError, check_each, there_under_other_names
+from table_writer.protocol.operations.in_place import require_files, whole_partitions
 from table_writer.protocol.operations.switch import states
 from table_writer.protocol.table.open_table import OpenTable
 from table_writer.storage.object_store import is_hidden
@@ -54,7 +54,7 @@ class Evidence:
                 shown = now.get(partition.values)
                 if state is PartitionState.SUPERSEDED and self._is_lost(history, partition.values, shown):
                     state = PartitionState.BEFORE
-                had_switched = not partition.added and _writer_of(shown) in ids
+                had_switched = partition.is_done_by_switch and _writer_of(shown) in ids
                 found[partition.values] = (
                     PartitionState.SWITCHED_THEN_MOVED if state is PartitionState.SUPERSEDED and had_switched else state
                 )
@@ -93,14 +93,8 @@ class Evidence:
             and found[partition.values] is PartitionState.BEFORE
             and self._layout.all_data.contains(Location.parse(str(partition.own_location)))
         }
-        _, lost = check_each(ours, lambda _, partition: self._require_files(partition))
+        _, lost = check_each(ours, lambda _, partition: require_files(self._store, self._layout, partition))
         return lost
-
-    def _require_files(self, partition: EntryPartition) -> EntryPartition:
-        """Return a partition whose files are all there; of those that are to be added, each in either place."""
-        if not partition.added:
-            return require_not_fewer(self._store, self._layout, partition)
-        return require_addable(self._store, partition)
 
     def why_not_carried_out(
         self, entry: LogEntry, found: Mapping[PartitionValues, PartitionState], here: Mapping[PartitionValues, str]
@@ -114,9 +108,7 @@ class Evidence:
         before = {
             partition.values: partition
             for partition in entry.partitions
-            if found[partition.values] is PartitionState.BEFORE
-            and not partition.added
-            and partition.old_location is not None
+            if found[partition.values] is PartitionState.BEFORE and partition.left_location is not None
         }
         if hidden := self._hidden(entry, found, here):
             return dict.fromkeys(hidden, "it is there, and was not shown to the write, which has none of its rows")

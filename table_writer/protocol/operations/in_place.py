@@ -13,11 +13,11 @@ from table_writer.errors import InvalidInputError, StorageError, counted, few
 from table_writer.model.entry import AddedFile, EntryPartition, LogEntry
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionsNow, PartitionValues, Table, name_in, shown_name
-from table_writer.model.write import WrittenFiles
+from table_writer.model.write import TableLayout, WrittenFiles
 from table_writer.protocol.log.history import History
 from table_writer.protocol.log.rules import PartitionState
 from table_writer.protocol.operations.append import require_as_staged
-from table_writer.protocol.operations.entry import NotThereError
+from table_writer.protocol.operations.entry import NotThereError, require_not_fewer
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, is_hidden, many
 from table_writer.storage.table_files import COPY_THREADS, why_not_copied
 
@@ -119,7 +119,8 @@ class InPlace:
         prefix = Location.parse(str(drafted.new_location)).key
         sizes = {key.removeprefix(prefix): self.files[key].size_bytes for key in keys}
         added = tuple(AddedFile(name=name, size_bytes=size) for name, size in sorted(sizes.items()))
-        return replace(drafted, new_location=location, source=drafted.new_location, added=added)
+        # others may have put files beside those that nobody has counted: of columns nothing is known
+        return replace(drafted, new_location=location, source=drafted.new_location, added=added, figures="")
 
     def sources(self, partitions: Collection[EntryPartition]) -> tuple[Location, ...]:
         """Return where the files lie that are copied: one directory if all partitions stay where they are."""
@@ -193,8 +194,10 @@ def whole_partitions(store: ObjectStore, partitions: Iterable[EntryPartition]) -
     return frozenset(partition.values for partition in in_place if missing.isdisjoint(partition.targets()))
 
 
-def require_addable(store: ObjectStore, partition: EntryPartition) -> EntryPartition:
-    """Return a partition of which each file is there, in either place; else ``NotThereError``."""
+def require_files(store: ObjectStore, layout: TableLayout, partition: EntryPartition) -> EntryPartition:
+    """Return a partition whose files are all there, those to be added in either place; or ``NotThereError``."""
+    if not partition.added:
+        return require_not_fewer(store, layout, partition)
     missing, sources = missing_files(store, [partition]), partition.sources()
     gone = missing and {sources[key] for key in missing} - listed_sources(store, [partition]).keys()
     if gone:
@@ -239,8 +242,20 @@ def half_added_error(
     )
 
 
-def is_copied(history: History, partition: EntryPartition, missing: Collection[str]) -> bool | None:
-    """Return whether an append in place has added files; ``None`` if their location is deleted, or may be just now."""
+def copied_partitions(
+    store: ObjectStore, history: History, entry: LogEntry, read_again: Callable[[], History]
+) -> dict[PartitionValues, bool | None]:
+    """Return of each append in place of an entry whether it has added files; ``None`` if its location is deleted since.
+
+    ``read_again`` reads the log once files were looked for: a vacuum that has deleted some of them is in it by then.
+    """
+    in_place = [partition for partition in entry.partitions if partition.added]
+    missing = missing_files(store, in_place)
+    history = read_again() if in_place else history
+    return {partition.values: _is_copied(history, partition, missing) for partition in in_place}
+
+
+def _is_copied(history: History, partition: EntryPartition, missing: Collection[str]) -> bool | None:
     place = Location.parse(str(partition.new_location)).place
     if any(key not in missing for key in partition.targets()):
         return True

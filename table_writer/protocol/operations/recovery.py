@@ -29,7 +29,7 @@ from table_writer.protocol.loop import Answer, Claimant, Draft, attempt, outcome
 from table_writer.protocol.operations.base import prove_dropped, require_superseded
 from table_writer.protocol.operations.entry import there_under_other_names
 from table_writer.protocol.operations.evidence import Evidence, LostTest, never
-from table_writer.protocol.operations.in_place import half_added_error, is_copied, missing_files, whole_partitions
+from table_writer.protocol.operations.in_place import copied_partitions, half_added_error, whole_partitions
 from table_writer.protocol.operations.success import mark_partitions
 from table_writer.protocol.operations.switch import ClaimedEntries, states
 from table_writer.protocol.table.open_table import OpenTable
@@ -220,11 +220,11 @@ class Recovery:
     def _rebuild(self, entry: LogEntry, history: History, table: Table) -> RecoveredEntry:
         """Record an outcome that was lost. Nothing is switched: newer entries have been published over this one."""
         now = self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
-        in_place = [partition for partition in entry.partitions if partition.added]
-        missing = missing_files(self.opened.store, in_place)
-        if in_place:  # a vacuum that has deleted some of them is in the log by now
-            history = self._log.read_history(self._log.lister.read(listed_after=entry.version))
-        copied = {partition.values: is_copied(history, partition, missing) for partition in in_place}
+
+        def read_again() -> History:
+            return self._log.read_history(self._log.lister.read(listed_after=entry.version))
+
+        copied = copied_partitions(self.opened.store, history, entry, read_again)
         outcome, superseded = rules.rebuilt_outcome(history, entry, locations(now), copied)
         self._log.marks.remember_recovery(entry.version)  # its claimant may have died with a call under way
         recorded_by = next(

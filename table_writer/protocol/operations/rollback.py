@@ -264,8 +264,8 @@ def _require_added(
     """Raise ``NotThereError`` if files are gone that appends in place have added at another tool's location."""
     earlier = ((record, named) for record, named in history.records.published_of(values))
     until_then = (named for record, named in earlier if record.entry.version <= version)
-    added = [*takewhile(lambda named: named.added and same_place(named.new_location, str(location)), until_then)]
-    missing = missing_files(opened.store, added)
+    came = takewhile(lambda named: not named.holds_all and same_place(named.new_location, str(location)), until_then)
+    missing = missing_files(opened.store, came)
     if missing:
         raise NotThereError(f"files that were appended at {location} are gone: {len(missing)}")
 

@@ -163,7 +163,7 @@ class Switch:
         is_empty = self.layout.is_placeholder(Location.parse(current.location))
         empty = current.location if is_empty else self._empty(entry, partition)
         new = new_parameters(entry, partition, self.layout)
-        if partition.added:
+        if not partition.holds_all:
             location = Location.parse(current.location)
             stays = location.same_place(Location.parse(str(partition.new_location)))  # not where a late call put it
             known = current.parameters if stays and self.layout.write_id_of(location) is not None else {}
@@ -339,20 +339,19 @@ class ClaimedEntries:
 
     def _add_files(self, entry: LogEntry, files: Mapping[str, ObjectInfo] | None, deadline: Deadline) -> None:
         """Copy the files of an append in place; from the first copy on the entry can only be rolled forward."""
-        in_place = [partition for partition in entry.partitions if partition.added]
 
         def in_time() -> None:
             if deadline.is_over():
                 raise StorageError(
                     f"{entry.publish_timeout_seconds:g} s were not enough to add"
-                    f" {counted(sum(len(partition.added) for partition in in_place), 'file')}, not all are there. Raise"
+                    f" {counted(sum(len(partition.targets()) for partition in entry.partitions), 'file')}, not all are"
+                    " there. Raise"
                     " publish_timeout_seconds.",
                     **entry.named,
                 )
 
         try:
-            if in_place:
-                add_files(self._store, in_place, files, before_send=in_time)
+            add_files(self._store, entry.partitions, files, before_send=in_time)
         except StorageError as error:
             raise outcome_unknown(entry, error) from error
 

@@ -109,7 +109,7 @@ class Present:
 
     def _of_a_version(self, values: PartitionValues) -> PartitionNow:
         current = self._history.state.current_partitions[values]
-        beside_others = current.partition.added and values not in self._held  # whose rows nobody has counted
+        beside_others = not current.partition.holds_all and values not in self._held  # whose rows nobody has counted
         content = self._held.get(values, current.partition)
         rows = None if beside_others else content.rows
         newest = self._opened.log.slots.find(current.version)
@@ -130,7 +130,7 @@ class Present:
         wrote, named = next(writes_behind(history, values, version), (None, None))
         if wrote is None or named is None:
             return None
-        if not named.added:  # a recovery may have carried out a rollback: the first entry that came here wrote the rows
+        if named.holds_all:  # a recovery may have carried out a rollback: the first entry that came here wrote the rows
             place = named.new_location
             came = [
                 record
