@@ -22,13 +22,9 @@ RESTORE_IN_DOUBT: Final = "tests/maintenance/test_restore_in_doubt.py"
 MUTATIONS: Final = (
     Mutation(
         "an append looks again after copying",
-        "protocol.operations.publisher:_Publish._leaving",
-        "if missing := self._carry_over.to_bring(carried, targets):\n"
-        "            return Prepare(partial(self._bring, missing, listing))",
-        "if missing := self._carry_over.to_bring(carried, targets):\n"
-        "            self._bring(missing, listing)\n"
-        "            newest = self.opened.log.lister.read(listed_after=listing.listed_after).newest\n"
-        "            draft = replace(draft, version=newest + 1)",
+        "protocol.loop:attempt",
+        "found.step()\n        return AGAIN",
+        "while isinstance(found, Prepare):\n            found.step()\n            found = claimant.look(claimant.read())",
         ("append", "overwrite"),
         Bound(2, 0),
         400,
