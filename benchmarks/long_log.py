@@ -32,6 +32,7 @@ from table_writer.model.entry import (
 from table_writer.model.message import CommitMessage
 from table_writer.model.table import Partition, partition_name
 from table_writer.model.write import WrittenFiles, new_write_id
+from table_writer.model.write_mode import WriteMode
 from table_writer.protocol.log.records import LogEnd
 from table_writer.protocol.table.open_table import OpenTable
 from tests.publish.world import publisher_of
@@ -77,6 +78,7 @@ class LongLog:
                     version,
                     at,
                     Operation.WRITE,
+                    mode=WriteMode.OVERWRITE_PARTITIONS,
                     write_id=write_id,
                     idempotency_key=self.keys(version),
                     stream=self.keys(version).rpartition("/")[0],
@@ -101,7 +103,7 @@ class LongLog:
             self.world.store._store(f"{location.split('/', 3)[3]}part-0.parquet", BODY)
 
     def _entry(self, version: int, at: datetime, operation: Operation, **fields: object) -> LogEntry:
-        entry = self.world.services.next_entry(LogEnd(version - 1), operation, operation.value)
+        entry = self.world.services.next_entry(LogEnd(version - 1), operation)
         return replace(entry, created_at=at, log_id=self.log_id, **fields)
 
     def store(self, entry: LogEntry, outcome: Outcome | None) -> None:
@@ -113,7 +115,7 @@ class LongLog:
             body = {
                 "outcome": outcome.value,
                 "version": entry.version,
-                "settled_by": entry.write_id,
+                "recorded_by": entry.write_id,
                 "of": entry.write_id,
             }
             store._store(layout.outcome_key(entry.version), json.dumps(body).encode())

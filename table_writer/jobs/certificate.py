@@ -329,7 +329,7 @@ PLACES: Final = (
     ),
     ValuePlace(
         name="the log, and the names of placeholders",
-        below=(*(f"log/{name}" for name in ("0", *MARKS)), "empty/", "names/", "owner.json", "settled.json"),
+        below=(*(f"log/{name}" for name in ("0", *MARKS)), "empty/", "names/", "owner.json", "checkpoint.json"),
         findings=_in_log,
     ),
     ValuePlace(name="folds of the log", below=("log/folded",), findings=_in_folds),

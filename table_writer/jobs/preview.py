@@ -253,7 +253,7 @@ class Preview:
         draft = self._opened.next_entry(
             LogEnd(based_on),
             Operation.WRITE,
-            self._mode.value,
+            mode=self._mode,
             partitions=tuple(EntryPartition.without_rows(named_values, None) for named_values in values),
         )
         unseen = log.unseen_at(based_on)

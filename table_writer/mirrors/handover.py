@@ -21,7 +21,7 @@ from table_writer.mirrors.mirror import Held
 from table_writer.mirrors.reporting import compared, mirror_report
 from table_writer.model.entry import DeletedLocation, LogEntry, Outcome
 from table_writer.model.location import Location
-from table_writer.model.meaning import HANDOVER, TAKE_BACK, Operation
+from table_writer.model.meaning import Operation
 from table_writer.protocol.log.deadline import Deadline
 from table_writer.protocol.log.listing import Listing
 from table_writer.protocol.log.marks import LATE_CALL_SECONDS, Closing
@@ -56,7 +56,7 @@ def handed_over(opened: OpenTable, kind: str, *, dry_run: bool) -> MirrorReport:
     if not listing.closings:  # what fails now leaves all as it was
         _settle(opened)
         mirror.bring_up(anew=True)
-    own = Closing.of(run(_Closing(opened, HANDOVER, closes_for=kind)), kind)
+    own = Closing.of(run(_Closing(opened, Operation.HANDOVER, closes_for=kind)), kind)
     _settle(opened)
     for _ in range(ATTEMPTS):
         if report := _done_before(opened, mirror):
@@ -139,7 +139,7 @@ def taken_back(opened: OpenTable, *, dry_run: bool) -> MirrorReport:
     found = mirror.mirror.read()
     if found is not None and found.is_dropped and not dry_run:
         _reopen(
-            opened, run(_Closing(opened, TAKE_BACK)).version
+            opened, run(_Closing(opened, Operation.TAKE_BACK)).version
         )  # a drop was faster: no mirror is left to be written to
         return MirrorReport(table=_name(opened), kind=kind, state="taken back")
     is_opened = any(closing.version in listing.opened for closing in listing.closings)
@@ -148,7 +148,7 @@ def taken_back(opened: OpenTable, *, dry_run: bool) -> MirrorReport:
     held = _unwritten(opened, kind, found)
     if dry_run:
         return mirror_report(opened, kind, "handed over", held, notes=("dry run: nothing was changed",))
-    version = run(_Closing(opened, TAKE_BACK)).version
+    version = run(_Closing(opened, Operation.TAKE_BACK)).version
     for _ in range(ATTEMPTS):
         held = _unwritten(opened, kind, mirror.mirror.read())
         if held.handed_over > version:
@@ -186,7 +186,7 @@ class _Closing(Claimant[Listing, None, LogEntry]):
     """
 
     opened: OpenTable
-    mode: str
+    operation: Operation
     closes_for: str = ""
 
     def read(self) -> Listing:
@@ -195,7 +195,7 @@ class _Closing(Claimant[Listing, None, LogEntry]):
     def look(self, view: Listing) -> Draft[None]:
         if self.closes_for:
             _require_kind(self.opened, view, self.closes_for)
-        entry = self.opened.next_entry(view.end, Operation.VACUUM, self.mode)
+        entry = self.opened.next_entry(view.end, self.operation)
         return Draft(replace(entry, deletes=(DeletedLocation.kept_at(self.opened.layout.data(entry.write_id)),)), None)
 
     def before_claim(self, draft: Draft[None]) -> Draft[None]:

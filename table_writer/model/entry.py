@@ -11,7 +11,7 @@ import json
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, Protocol
@@ -23,33 +23,53 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.column_figures import ColumnFigures, from_text
 from table_writer.model.hive_columns import hive_columns
 from table_writer.model.location import Location
-from table_writer.model.meaning import COMPACT, ERASED, OF_MODE, OF_OPERATION, UNDONE, Meaning, Operation
+from table_writer.model.meaning import OF_OPERATION, Meaning, Operation
 from table_writer.model.table import PartitionValues
 from table_writer.model.words import NO_WORDS, Words
 from table_writer.model.write_mode import WriteMode
 
 ENTRY_FORMAT: Final = 1
-# of entries that older versions would misread: appends in place, compactions, changes of rows, other columns
-LATER_FORMAT: Final = 2
-ADDED_LATER: Final = frozenset(
-    {
-        "log_id",
-        "row_bytes",
-        "recovered_write_id",
-        "checks",
-        "stream",
-        "depends_on_rows",
-        "erasure",
-        "columns_by",
-        "replaced_schema",
-        "in_doubt",
-        "words",
-    }
-)  # fields that older entries lack
-STORED_NAMES: Final = {"recovers": "settles"}  # fields with another name on the store
 WRITE_ID: Final = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z._-]{0,79}")
 MAX_NUMBER: Final = 2**63 - 1  # of a bigint; JSON itself knows no limit
 MAX_TIMEOUT_SECONDS: Final = 86_400  # what the config allows; others wait for a claim that long
+
+
+_CHANGED: Final = frozenset(
+    {"partitions", "replaced", "schema", "columns_by", "replaced_schema", "row_bytes", "depends_on_rows", "checks"}
+)
+_REPEATED: Final = _CHANGED | {"mode", "recovers", "recovered_write_id", "repeats"}
+BODIES: Final[Mapping[Operation, frozenset[str]]] = {
+    Operation.WRITE: _CHANGED | {"mode"},
+    Operation.COMPACT: _CHANGED,
+    Operation.RECOVER: _REPEATED,
+    Operation.UNDO: _REPEATED,
+    Operation.ROLLBACK: _CHANGED | {"rollback_to"},
+    Operation.RESTORE: _CHANGED,
+    **dict.fromkeys(
+        (Operation.VACUUM, Operation.DISCARD, Operation.HANDOVER, Operation.TAKE_BACK), frozenset({"deletes"})
+    ),
+    Operation.ERASE: frozenset({"deletes", "erasure"}),
+}
+"""The fields of each operation's own; all others are the header, which every entry has."""
+
+BODY: Final = frozenset().union(*BODIES.values())
+NEEDED: Final = {
+    Operation.WRITE: "mode",
+    Operation.RECOVER: "recovers",
+    Operation.UNDO: "recovers",
+    Operation.ROLLBACK: "rollback_to",
+    Operation.VACUUM: "deletes",
+    Operation.DISCARD: "deletes",
+    Operation.HANDOVER: "deletes",
+    Operation.TAKE_BACK: "deletes",
+    Operation.ERASE: "erasure",
+}
+"""The field without which an operation means nothing."""
+
+WORDS: Final = ("call", "where", "tags")
+COUNTS: Final = ("inserted", "updated", "deleted")
+ALWAYS: Final = frozenset({"version", "base_version", "rollback_to"})
+"""Fields that mean something though they are 0; others that are 0 or empty are left out."""
 
 
 class Outcome(enum.Enum):
@@ -172,8 +192,8 @@ class Key:
         return self.text != ""
 
     def is_of(self, entry: LogEntry) -> bool:
-        """Return whether an entry has this key; that of an older entry may be of a batch or of a single call."""
-        return self.text != "" and entry.idempotency_key == self.text and entry.stream in {None, self.stream}
+        """Return whether an entry has this key."""
+        return self.text != "" and entry.key == self
 
 
 NO_KEY: Final = Key("")
@@ -240,25 +260,24 @@ class LogEntry:
     version: int
     write_id: str
     operation: Operation
-    mode: str
+    mode: WriteMode | None = None  # of a write, or of a recovery that does one again
     created_at: datetime
     base_version: int
     in_doubt: frozenset[int] = frozenset()  # versions that had not ended when it was claimed: published after it
     publish_timeout_seconds: float  # others leave the entry alone for this long
     recovers: int | None = None  # a recover entry names the version it finishes
     recovered_write_id: str = ""  # of a recover entry: the write that it repeats
+    repeats: Operation | None = None  # of a recovery, or what undoes a late call: the operation that it repeats
     rollback_to: int | None = None  # a rollback names the version it goes back to
     idempotency_key: str = ""
-    stream: str | None = (
-        None  # the stream of a batch; empty: no batch; None: written by an older version, and not known
-    )
+    stream: str = ""  # of a batch
     words: Words = NO_WORDS  # what its caller has said, and what became of rows
     depends_on_rows: bool = False  # its rows are computed from those that its partitions had
     schema: str = ""  # of its rows' data columns, Spark's JSON; of a rollback, those that the table is to have
     columns_by: str = ""  # the write that gave the table the columns of these rows in place of others; empty: none
     replaced_schema: str = ""  # the columns that the table had until then, of the write that gives it others
     row_bytes: int = 0  # of a row in Arrow, where the write's rows were widest; 0 where nobody has looked
-    partitions: tuple[EntryPartition, ...]
+    partitions: tuple[EntryPartition, ...] = ()
     replaced: tuple[ReplacedLocation, ...] = ()
     deletes: tuple[DeletedLocation, ...] = ()
     erasure: Erasure | None = None  # of a vacuum that an erasure has claimed
@@ -268,7 +287,7 @@ class LogEntry:
     @property
     def key(self) -> Key:
         """Return the idempotency key of the entry."""
-        return Key(self.idempotency_key, self.stream or "")
+        return Key(self.idempotency_key, self.stream)
 
     @property
     def tags(self) -> Mapping[str, str]:
@@ -277,8 +296,10 @@ class LogEntry:
 
     @property
     def called(self) -> str:
-        """Return by what name people know it: that of the call that changes rows; else its mode."""
-        return self.words.call or self.mode
+        """Return by what name people know it: that of the call that changes rows; else its mode, or what it is."""
+        back = "" if self.rollback_to is None else f" to version {self.rollback_to}"
+        usual = self.mode.value if self.mode else (self.repeats or self.operation).value
+        return self.words.call or f"{usual}{back}"
 
     @property
     def partition_values(self) -> frozenset[PartitionValues]:
@@ -288,27 +309,17 @@ class LogEntry:
     @property
     def meaning(self) -> Meaning:
         """Return what it means to others."""
-        meaning = OF_OPERATION[self.operation]
-        if meaning.needs_last_word and not self.recovered_write_id:
-            return UNDONE
-        if meaning.changes_partitions:
-            return meaning
-        return OF_MODE.get(self.mode, meaning) if self.erasure is None else ERASED
-
-    @property
-    def write_mode(self) -> WriteMode | None:
-        """Return the mode of a write, or of a recovery that does one again; ``None`` of all else."""
-        return WriteMode.of_entry(self.mode)
+        return OF_OPERATION[self.operation]
 
     @property
     def keeps_rows(self) -> bool:
         """Return whether it adds rows to those that its partitions have."""
-        return self.write_mode is not None and self.write_mode.facts.keeps_rows
+        return self.mode is not None and self.mode.facts.keeps_rows
 
     @property
     def is_compaction(self) -> bool:
         """Return whether this is a compaction, or a recovery that repeats one: no rows change."""
-        return self.mode == COMPACT
+        return Operation.COMPACT in {self.operation, self.repeats}
 
     @property
     def only_adds(self) -> bool:
@@ -320,7 +331,7 @@ class LogEntry:
     @property
     def only_drops_late(self) -> bool:
         """Return whether this is a correction that drops what the late call of an abandoned entry has added."""
-        return self.meaning is UNDONE and not any(partition.new_location for partition in self.partitions)
+        return self.operation is Operation.UNDO and not any(partition.new_location for partition in self.partitions)
 
     @property
     def has_figures(self) -> bool:
@@ -349,7 +360,8 @@ class LogEntry:
         figures += [self.row_bytes, *self.words.counts.values()]
         base, timeout = self.base_version, self.publish_timeout_seconds
         recovers, back_to = self.recovers, self.rollback_to
-        is_vacuum, is_recovery = self.operation is Operation.VACUUM, self.operation is Operation.RECOVER
+        needed = NEEDED.get(self.operation, "")
+        foreign = sorted(name for name in BODY - BODIES[self.operation] if getattr(self, name) != _USUAL[name])
         faults = {
             "version is below 1, or none that could have been reached": not 1 <= self.version <= MAX_NUMBER,
             "base version is not below the version": not 0 <= base < self.version,
@@ -360,11 +372,8 @@ class LogEntry:
             "a figure is negative, or one that nothing could have": min(figures) < 0 or max(figures) > MAX_NUMBER,
             "publish timeout is not positive, or longer than a day": not 0 < timeout <= MAX_TIMEOUT_SECONDS,
             "a schedule has no time zone": any(replaced.delete_after.utcoffset() is None for replaced in self.replaced),
-            "a recover entry names no version": is_recovery != (recovers is not None),
-            "only a vacuum deletes, and it changes no partition": (
-                bool(self.deletes) != is_vacuum or (is_vacuum and bool(self.partitions))
-            ),
-            "only a vacuum erases": self.erasure is not None and not is_vacuum,
+            f"a {self.operation.value} has no {', '.join(foreign)}": bool(foreign),
+            f"a {self.operation.value} has to say its {needed}": bool(needed) and getattr(self, needed) in _MISSING,
             "the version to recover is not an earlier one": recovers is not None and not 1 <= recovers <= base,
             "its columns cannot be read": bool(self.columns_by) and not (self.schema and _are_columns(self.schema)),
             "the columns that it replaces cannot be read": not _are_columns(self.replaced_schema),
@@ -378,26 +387,21 @@ class LogEntry:
     def to_json(self, root: Location) -> bytes:
         """Return the entry as JSON for storage below ``root``; an entry that is not valid is never stored."""
         self.validate()
-        by_name = msgspec.to_builtins(self, builtin_types=(datetime,))
-        fields = {STORED_NAMES.get(name, name): value for name, value in by_name.items()}
-        _change_locations(fields, partial(shortened, root=root), partial(below_root, root=root))
+        fields = msgspec.to_builtins(self, builtin_types=(datetime,))
         fields["checks"] = [result.to_json() for result in self.checks]
-        if self.stream is None:
-            del fields["stream"]
         fields["in_doubt"] = sorted(self.in_doubt)
-        for name in ("depends_on_rows", "erasure", "columns_by", "replaced_schema", "in_doubt", "words"):
-            if not fields[name]:
-                del fields[name]
-        in_place = [partition for partition in fields["partitions"] if partition["added"]]
+        words = fields.pop("words")
+        fields["counts"] = {name: words.pop(name) for name in COUNTS if name in words}
+        fields |= words
+        _change_locations(fields, partial(shortened, root=root), partial(below_root, root=root))
         for partition in fields["partitions"]:
-            if not partition["added"]:
-                del partition["added"], partition["source"]
-            if not partition["figures"]:
-                del partition["figures"]
-        has_other_columns = self.columns_by or self.replaced_schema
-        is_later = in_place or self.depends_on_rows or has_other_columns or self.operation is Operation.COMPACT
-        version = LATER_FORMAT if is_later else ENTRY_FORMAT
-        return json.dumps({"format": version, **fields}, ensure_ascii=False, default=datetime.isoformat).encode()
+            for name in ("source", "added", "figures"):
+                if not partition[name]:
+                    del partition[name]
+        stored = {name: value for name, value in fields.items() if value or (value == 0 and name in ALWAYS)}
+        body = {name: stored.pop(name) for name in BODY & stored.keys()}
+        whole = {"format": ENTRY_FORMAT, **stored, "body": {name: body[name] for name in sorted(body)}}
+        return json.dumps(whole, ensure_ascii=False, default=datetime.isoformat).encode()
 
     @classmethod
     def from_json(cls, data: bytes, *, root: Location, version: int) -> LogEntry:
@@ -408,15 +412,15 @@ class LogEntry:
         subject = f"log entry {version} below {root}"
         try:
             fields = msgspec.json.decode(data.removeprefix(BOM_UTF8))  # an editor may have added the mark
-            if fields["format"] not in {ENTRY_FORMAT, LATER_FORMAT}:
+            if fields["format"] != ENTRY_FORMAT:
                 raise InvalidInputError(f"format {fields['format']!r}: upgrade table_writer to read it")
-            names = {STORED_NAMES.get(name, name) for name in cls.__dataclass_fields__}
-            missing_names = sorted(names - ADDED_LATER - fields.keys())
-            if missing_names:
-                raise InvalidInputError(f"it has no {', '.join(missing_names)}")
-            fields |= {name: fields[stored] for name, stored in STORED_NAMES.items()}
+            if not_understood := dict(fields.get("must_understand", {})):
+                since = "; ".join(f"{what} (since {version})" for what, version in sorted(not_understood.items()))
+                raise InvalidInputError(f"it takes a newer table_writer to go on from here: {since}")
+            fields = _NO_LISTS | fields.pop("body") | fields
             _change_locations(fields, partial(lengthened, root=root), lambda path: f"{root.key}{path}")
-            fields["checks"] = tuple(map(CheckResult.from_json, fields.get("checks", ())))
+            fields["checks"] = tuple(map(CheckResult.from_json, fields["checks"]))
+            fields["words"] = {name: fields[name] for name in WORDS if name in fields} | fields.get("counts", {})
             entry = msgspec.convert(fields, cls)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidInputError(f"{subject} cannot be read: {type(error).__name__}: {error}") from error
@@ -426,6 +430,9 @@ class LogEntry:
         return entry
 
 
+_USUAL: Final = {field.name: field.default for field in fields(LogEntry) if field.name in BODY}
+_MISSING: Final = (None, ())
+_NO_LISTS: Final[Mapping[str, Any]] = dict.fromkeys(("partitions", "replaced", "deletes", "checks"), ())
 msgspec.json.Decoder(LogEntry)  # prepared here: msgspec 0.22 crashes when two threads prepare it at once
 
 

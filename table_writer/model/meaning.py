@@ -9,22 +9,21 @@ import enum
 from dataclasses import dataclass, replace
 from typing import Final
 
-COMPACT: Final = "compact"  # the mode of a compaction, and of a recovery that does one again
-DISCARD: Final = "discard"  # the mode of a vacuum that gives one staged write up, because somebody asked
-ERASE: Final = "erase"  # the mode of a vacuum that an erasure has claimed, and that the next vacuum carries out
-HANDOVER: Final = "handover"  # the mode of a vacuum that deletes nothing: claims that were under way lose to it
-TAKE_BACK: Final = "take back"  # the same, before the log is open again
-
 
 class Operation(enum.Enum):
-    """The operation of an entry, as it is stored; its mode says more."""
+    """The operation of an entry, as it is stored."""
 
     WRITE = "write"  # points partitions at new rows
     COMPACT = "compact"  # points partitions at the same rows in fewer files
     RECOVER = "recover"  # carries out another entry, whose writer is gone or which a late call has undone
+    UNDO = "undo"  # undoes the late call of an entry that was abandoned
     ROLLBACK = "rollback"  # points partitions at rows they had before
     RESTORE = "restore"  # adds partitions that the metastore has lost
     VACUUM = "vacuum"  # deletes locations; no partition changes
+    DISCARD = "discard"  # deletes one staged write, because somebody asked
+    ERASE = "erase"  # names what may hold deleted rows: the next vacuum deletes it
+    HANDOVER = "handover"  # deletes nothing: claims that were under way lose to it
+    TAKE_BACK = "take back"  # the same, before the log is open again
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +68,7 @@ WRITTEN: Final = Meaning(has_own_files=True, brings_rows=True)
 COMPACTED: Final = Meaning(has_own_files=True, keeps_all_rows=True)
 RECOVERED: Final = Meaning(repeats=True, needs_last_word=True, returns_partitions=True, may_claim_when_closed=True)
 UNDONE: Final = Meaning(repeats=True, returns_partitions=True, may_claim_when_closed=True)
-"""The late call of an abandoned entry is undone: there is no outcome to decide, so nobody has a last word."""
+"""There is no outcome to decide, so nobody has a last word."""
 ROLLED_BACK: Final = Meaning(has_older_columns=True)
 RESTORED: Final = Meaning(returns_partitions=True, has_older_columns=True, may_claim_when_closed=True)
 VACUUMED: Final = Meaning(
@@ -84,9 +83,12 @@ OF_OPERATION: Final = {
     Operation.WRITE: WRITTEN,
     Operation.COMPACT: COMPACTED,
     Operation.RECOVER: RECOVERED,
+    Operation.UNDO: UNDONE,
     Operation.ROLLBACK: ROLLED_BACK,
     Operation.RESTORE: RESTORED,
     Operation.VACUUM: VACUUMED,
+    Operation.DISCARD: DISCARDED,
+    Operation.ERASE: ERASED,
+    Operation.HANDOVER: CLOSED,
+    Operation.TAKE_BACK: CLOSED,
 }
-OF_MODE: Final = {DISCARD: DISCARDED, HANDOVER: CLOSED, TAKE_BACK: CLOSED}
-"""Of vacuums: the others among them. One that erases says so itself."""

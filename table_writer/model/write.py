@@ -74,7 +74,7 @@ class TableLayout:
     @property
     def checkpoint_key(self) -> str:
         """Return the key of the checkpoint."""
-        return f"{self.own.key}settled.json"
+        return f"{self.own.key}checkpoint.json"
 
     @property
     def log_prefix(self) -> str:

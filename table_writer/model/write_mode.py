@@ -25,17 +25,6 @@ class WriteMode(enum.Enum):
         return FACTS[self]
 
     @classmethod
-    def of_entry(cls, text: str) -> WriteMode | None:
-        """Return the mode of a log entry, which a predicate may follow; ``None``: it is no write.
-
-        Examples
-        --------
-        >>> WriteMode.of_entry("overwrite_partitions where dt > '2024'").name, WriteMode.of_entry("restore")
-        ('OVERWRITE_PARTITIONS', None)
-        """
-        return next((mode for mode in cls if mode.value == text.partition(" ")[0]), None)
-
-    @classmethod
     def described(cls) -> str:
         """Name all of them, with what each replaces: no name alone says that, and a guess may cost a table."""
         return "; ".join(f"{mode.value} ({mode.facts.replaces})" for mode in cls)

@@ -20,7 +20,7 @@ SILENT: Final = (
 
 def is_to_be_found(damage: Damage) -> bool:
     """Whether the damage can be told from a table that is well."""
-    lost_record = damage.kind == "absent" and any(one in damage.what for one in ("/staged/", "/writes/", "settled"))
+    lost_record = damage.kind == "absent" and any(one in damage.what for one in ("/staged/", "/writes/", "checkpoint"))
     same = damage.kind == "an older copy" or (damage.kind == "another table's" and "/writes/" in damage.what)
     return not lost_record and not same and not any(one in damage.what for one in SILENT)
 

@@ -57,6 +57,8 @@ class Actor:
     refused: str = ""  # the call that its store refuses, as a role without a right
 
 
+GIVEN_UP: Final = ("stage overwrite d1", "dying publish", "then move", "then recover", "then old call comes")
+"""A publish that was given up, since another tool had moved its partition, and whose call came after that."""
 STAGES: Final = {
     "stage": Actor("stage"),
     "stage in place": Actor("stage", in_place=True),
@@ -107,6 +109,7 @@ OURS: Final = {
     "publish rows": Actor("publish", before=("stage rows",)),
     "discard": Actor("discard", before=("stage",)),
     "recover": Actor("recover"),
+    "undo an old call": Actor("recover", before=GIVEN_UP),
     "rollback": Actor("rollback"),
     "rollback far": Actor("rollback", back=2),
     "restore": Actor("restore", before=("drop",)),
@@ -179,9 +182,7 @@ APART: Final = {
         ("d2", "d3"),
         before=("dying append", "recover", "then overwrite", "then old call comes", "then days pass"),
     ),
-    "publish after its old call": Actor(
-        "publish", before=("stage overwrite d1", "dying publish", "then move", "then recover", "then old call comes")
-    ),
+    "publish after its old call": Actor("publish", before=GIVEN_UP),
     "refusal lost after a vacuum": Actor(
         "days_pass", before=("refused overwrite", "then days pass", "then vacuum", "then lose outcome")
     ),

@@ -24,7 +24,9 @@ MUTATIONS: Final = (
         "an append looks again after copying",
         "protocol.loop:attempt",
         "found.step()\n        return AGAIN",
-        "while isinstance(found, Prepare):\n            found.step()\n            found = claimant.look(claimant.read())",
+        "while isinstance(found, Prepare):\n"
+        "            found.step()\n"
+        "            found = claimant.look(claimant.read())",
         ("append", "overwrite"),
         Bound(2, 0),
         400,

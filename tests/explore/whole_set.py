@@ -8,7 +8,6 @@ from functools import wraps
 from typing import Any, Final
 
 from table_writer.maintenance import Maintenance
-from table_writer.model import meaning
 from table_writer.model.meaning import Operation
 from table_writer.model.write_mode import WriteMode
 
@@ -81,9 +80,8 @@ def recorded(calls: set[str]) -> Iterator[None]:
 
 
 def kinds_of_entries() -> frozenset[str]:
-    """Return all kinds of entries that there can be: operations, write modes, and modes of their own."""
-    own = (value for name, value in vars(meaning).items() if name.isupper() and isinstance(value, str))
-    return frozenset((*(one.value for one in Operation), *(one.value for one in WriteMode), *own))
+    """Return all kinds of entries that there can be: operations and write modes."""
+    return frozenset((*(one.value for one in Operation), *(one.value for one in WriteMode)))
 
 
 def made_by_actors() -> tuple[set[str], set[str]]:
@@ -97,5 +95,5 @@ def made_by_actors() -> tuple[set[str], set[str]]:
             run.go()
         for version in range(1, run.oracle.newest() + 1):
             if made := run.oracle.entry(version):
-                found |= {made.operation.value, made.mode.partition(" where ")[0]}
+                found |= {made.operation.value, *((made.mode.value,) if made.mode else ())}
     return found, calls

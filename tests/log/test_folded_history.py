@@ -200,10 +200,10 @@ def test_a_fold_knows_the_newest_published_write_of_a_key_and_the_newest_of_a_st
         abandoned(entry(3, idempotency_key="k", stream="")),
         entry(4, idempotency_key="k", stream="", operation=Operation.RECOVER, recovers=1),
         entry(5, idempotency_key="q/2", stream="q"),
-        entry(6, idempotency_key="old/7"),
+        entry(6, idempotency_key="old/7", stream="old"),
     )
     fold = fold_of(*keyed)
-    stream = {key_digest("k", ""): 2, key_digest("q/2", "q"): 5, key_digest("old/7", None): 6}
+    stream = {key_digest("k", ""): 2, key_digest("q/2", "q"): 5, key_digest("old/7", "old"): 6}
     assert fold.keys.published == stream
     assert fold.keys.older_batches == {"q": 5, "old": 6}
     newer = Trimming(after(fold, entry(7, idempotency_key="q/3", stream="q"))).fold("log-1")

@@ -23,26 +23,21 @@ KNOW_ADDED_FILES: Final = {
     "protocol/operations/in_place.py",
     "mirrors/changes.py",  # a mirror names each file
 }
-MODES: Final = {"COMPACT", "DISCARD", "ERASE", "HANDOVER", "TAKE_BACK"}
 ERASURE: Final = Erasure(predicate_sha256="", deleted_rows=None, write_id="")
-VACUUM: Final[dict[str, Any]] = {"operation": Operation.VACUUM, "partitions": ()}
 RECOVER: Final[dict[str, Any]] = {"operation": Operation.RECOVER, "version": 2, "base_version": 1, "recovers": 1}
 KINDS: Final = {
     "a write": (entry(), meaning.WRITTEN),
-    "a compaction": (entry(operation=Operation.COMPACT, mode="compact"), meaning.COMPACTED),
-    "a recovery": (entry(**RECOVER, recovered_write_id="w1"), meaning.RECOVERED),
-    "a recovery of a compaction": (entry(**RECOVER, recovered_write_id="w1", mode="compact"), meaning.RECOVERED),
-    "a late call undone": (entry(**RECOVER), meaning.UNDONE),
-    "a rollback": (
-        entry(operation=Operation.ROLLBACK, mode="rollback to version 0", rollback_to=0),
-        meaning.ROLLED_BACK,
-    ),
-    "a restore": (entry(operation=Operation.RESTORE, mode="restore"), meaning.RESTORED),
-    "a vacuum": (entry(**VACUUM, mode="vacuum"), meaning.VACUUMED),
-    "a discard": (entry(**VACUUM, mode="discard"), meaning.DISCARDED),
-    "an erasure": (entry(**VACUUM, mode="erase", erasure=ERASURE), meaning.ERASED),
-    "a handover": (entry(**VACUUM, mode="handover"), meaning.CLOSED),
-    "the way back": (entry(**VACUUM, mode="take back"), meaning.CLOSED),
+    "a compaction": (entry(operation=Operation.COMPACT), meaning.COMPACTED),
+    "a recovery": (entry(**RECOVER), meaning.RECOVERED),
+    "a recovery of a compaction": (entry(**RECOVER, repeats=Operation.COMPACT), meaning.RECOVERED),
+    "a late call undone": (entry(**{**RECOVER, "operation": Operation.UNDO}), meaning.UNDONE),
+    "a rollback": (entry(operation=Operation.ROLLBACK, rollback_to=0), meaning.ROLLED_BACK),
+    "a restore": (entry(operation=Operation.RESTORE), meaning.RESTORED),
+    "a vacuum": (entry(operation=Operation.VACUUM), meaning.VACUUMED),
+    "a discard": (entry(operation=Operation.DISCARD), meaning.DISCARDED),
+    "an erasure": (entry(operation=Operation.ERASE, erasure=ERASURE), meaning.ERASED),
+    "a handover": (entry(operation=Operation.HANDOVER), meaning.CLOSED),
+    "the way back": (entry(operation=Operation.TAKE_BACK), meaning.CLOSED),
 }
 
 
@@ -68,12 +63,12 @@ def comparisons() -> Iterator[tuple[str, str]]:
         name = file.relative_to(PACKAGE).as_posix()
         tree = ast.parse(file.read_text())
         imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
-        if name in KNOW_OPERATIONS or not imported & {"Operation", *MODES, "LogEntry", "SlotRecord", "History"}:
+        if name in KNOW_OPERATIONS or not imported & {"Operation", "LogEntry", "SlotRecord", "History"}:
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.Compare | ast.Match | ast.Dict):
                 parts = {ast.unparse(part) for part in ast.walk(node) if isinstance(part, ast.Attribute | ast.Name)}
-                asks = {p for p in parts if p.startswith("Operation.") or p in MODES or p.endswith("entry.mode")}
+                asks = {p for p in parts if p.startswith("Operation.") or p.endswith("entry.operation")}
                 if asks and "pyiceberg" not in ast.unparse(tree):
                     yield name, ast.unparse(node)
 

@@ -11,6 +11,7 @@ from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.meaning import Operation
 from table_writer.model.write import TableLayout
+from table_writer.model.write_mode import WriteMode
 from table_writer.protocol.log.table_log import TableLog
 from tests.doubles.memory_store import MemoryStore
 
@@ -29,7 +30,7 @@ def log_with(*widths: int) -> tuple[MemoryStore, TableLog]:
                 version=version,
                 write_id=f"w{version}",
                 operation=Operation.WRITE,
-                mode="append",
+                mode=WriteMode.APPEND,
                 created_at=datetime(2024, 1, 1, tzinfo=UTC),
                 base_version=version - 1,
                 publish_timeout_seconds=300.0,

@@ -288,7 +288,7 @@ def test_ages_and_who_recorded_are_those_of_the_objects() -> None:
     assert (record.outcome, record.superseded) == (Outcome.ABANDONED, {D1, D2, D3})
     assert record.superseded_locations == {D1: "s3a://lake/t/d1/", D2: None, D3: UNRECORDED}
     stored = body_of(of.store, LAYOUT.outcome_key(1))
-    said = {"outcome": "abandoned", "version": 1, "settled_by": "somebody", "of": "w1"}
+    said = {"outcome": "abandoned", "version": 1, "recorded_by": "somebody", "of": "w1"}
     found = {"superseded": [["d1"], ["d2"], ["d3"]], "found": [[["d1"], "s3a://lake/t/d1/"], [["d2"], None]]}
     assert json.loads(stored) == {**said, **found}
 

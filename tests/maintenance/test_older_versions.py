@@ -498,7 +498,7 @@ def test_rows_that_were_put_back_moved_or_compacted_are_those_of_who_wrote_them(
     back = replace(rollback(3, 1, D1), partitions=first.partitions)
     assert behind(first, second, back) == [1]
     assert behind(first, second, back, version=2) == [2]
-    compacted = entry(3, D1, old=written_at("w2"), operation=Operation.COMPACT, mode="compact")
+    compacted = entry(3, D1, old=written_at("w2"), operation=Operation.COMPACT)
     assert behind(first, second, compacted) == [2]
     assert behind(compacted) == []
     for put_back in ({"operation": Operation.RESTORE}, {"operation": Operation.RECOVER, "recovers": 2}):

@@ -1,4 +1,4 @@
-"""Entries and records that were stored before their format was declared: they load, and go back byte for byte."""
+"""Entries, folds and records as they are stored: they load for ever, and go back byte for byte."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError
-from table_writer.model.entry import LogEntry
+from table_writer.model.entry import ALWAYS, BODIES, LogEntry
 from table_writer.model.location import Location
 from table_writer.model.meaning import Operation
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.write import TableLayout
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import ROOT
 
 STORED = Path(__file__).parent / "stored"
@@ -37,7 +38,7 @@ def test_an_entry_goes_back_to_the_bytes_it_came_from(path: Path) -> None:
 
 def test_an_entry_tells_what_its_caller_has_said() -> None:
     entry = loaded(STORED / "entry-10.json")
-    assert (entry.called, entry.mode) == ("delete_where", "overwrite_partitions")
+    assert (entry.called, entry.mode) == ("delete_where", WriteMode.OVERWRITE_PARTITIONS)
     assert (entry.words.where, entry.words.deleted) == ("customer = 17 AND name = 'é'", 3)
     assert entry.tags == {"run": "nächtlich"}
     assert loaded(STORED / "entry-9.json").called == "compact"
@@ -58,19 +59,38 @@ def test_an_entry_follows_its_table_to_another_root(path: Path) -> None:
     assert moved.to_json(elsewhere) == path.read_bytes()
 
 
-@pytest.mark.parametrize("added_later", ["log_id", "row_bytes", "recovered_write_id", "checks"])
-def test_an_entry_from_before_a_field_was_added_loads(added_later: str) -> None:
-    fields = json.loads(ENTRIES[0].read_bytes())
-    del fields[added_later]
-    assert LogEntry.from_json(json.dumps(fields).encode(), root=Location.parse(ROOT), version=1).version == 1
+NEEDED_BY_ALL = {
+    *("table", "version", "write_id", "operation", "created_at", "base_version", "publish_timeout_seconds", "body")
+}
 
 
-def test_an_entry_without_a_field_that_there_always_was_is_refused() -> None:
-    fields = json.loads(ENTRIES[0].read_bytes())
-    for name in fields.keys() - {"log_id", "row_bytes", "recovered_write_id", "checks", "format"}:
+@pytest.mark.parametrize("path", ENTRIES, ids=lambda path: path.stem)
+def test_an_entry_without_a_field_that_every_entry_has_is_refused(path: Path) -> None:
+    fields = json.loads(path.read_bytes())
+    assert fields.keys() >= NEEDED_BY_ALL
+    for name in NEEDED_BY_ALL:
         lacking = {key: value for key, value in fields.items() if key != name}
         with pytest.raises(InvalidInputError, match=name):
-            LogEntry.from_json(json.dumps(lacking).encode(), root=Location.parse(ROOT), version=1)
+            LogEntry.from_json(json.dumps(lacking).encode(), root=Location.parse(ROOT), version=loaded(path).version)
+
+
+@pytest.mark.parametrize("path", ENTRIES, ids=lambda path: path.stem)
+def test_no_field_is_stored_that_says_nothing(path: Path) -> None:
+    fields = json.loads(path.read_bytes())
+    usual = {**fields, **fields["body"]}
+    assert [name for name, value in usual.items() if not value and name not in ALWAYS] == []
+    assert fields["body"].keys() <= BODIES[loaded(path).operation]
+
+
+@pytest.mark.parametrize("path", ENTRIES, ids=lambda path: path.stem)
+def test_what_is_not_known_is_passed_over_unless_it_must_be_understood(path: Path) -> None:
+    fields = json.loads(path.read_bytes())
+    root, version = Location.parse(ROOT), loaded(path).version
+    later = {**fields, "later": 1, "body": {**fields["body"], "more": [2]}, "must_understand": {}}
+    assert LogEntry.from_json(json.dumps(later).encode(), root=root, version=version) == loaded(path)
+    group = json.dumps({**fields, "must_understand": {"a group of tables": "0.3"}}).encode()
+    with pytest.raises(InvalidInputError, match=r"takes a newer table_writer .*: a group of tables \(since 0\.3\)"):
+        LogEntry.from_json(group, root=root, version=version)
 
 
 def test_a_staged_write_goes_back_to_the_fields_it_came_from() -> None:

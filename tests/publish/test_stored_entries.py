@@ -33,10 +33,11 @@ def stored(world: World, version: int) -> dict[str, Any]:
     for number in range(1, version + 1):
         text = text.replace(log.slots.read(number).entry.write_id, f"<{number}>")
     fields: dict[str, Any] = json.loads(text)
+    fields |= fields.pop("body")
     made_at = datetime.fromisoformat(fields["created_at"])
     fields["replaced"] = {
         one["location"]: round((datetime.fromisoformat(one["delete_after"]) - made_at).total_seconds())
-        for one in fields["replaced"]
+        for one in fields.get("replaced", ())
     }
     assert {"table": T, "version": version, "write_id": f"<{version}>"}.items() <= fields.items()
     assert fields["writer"] == writer_identity("app-1")
@@ -44,7 +45,7 @@ def stored(world: World, version: int) -> dict[str, Any]:
 
 
 def says(fields: dict[str, Any], **expected: object) -> None:
-    """Compare the named fields."""
+    """Compare the named fields, of the header or the body; ``None``: it is not stored."""
     assert {name: fields.get(name) for name in expected} == expected
 
 
@@ -75,7 +76,8 @@ def test_a_write_says_what_it_was_asked_for_and_what_it_replaces(world: World) -
         second,
         operation="write",
         mode="overwrite_partitions",
-        words={"where": "dt = 'd1'", "tags": {"job": "7"}},
+        where="dt = 'd1'",
+        tags={"job": "7"},
         base_version=1,
         schema="{}",
     )
@@ -95,7 +97,7 @@ def test_a_rollback_says_where_to_and_whose_rows(world: World) -> None:
     world.write({**NEW, "d3": frozenset({3})})
     world.keeper.rollback(T, version=1)
     fields = stored(world, 3)
-    says(fields, operation="rollback", mode="rollback to version 1", rollback_to=1, base_version=2)
+    says(fields, operation="rollback", mode=None, rollback_to=1, base_version=2)
     says(fields, partitions=[moved("d1", 2, 1, TWO_ROWS), moved("d3", 2, None, NO_ROWS)], publish_timeout_seconds=300.0)
     says(fields, replaced={f"_table_writer/data/<2>/dt={value}/": DAYS for value in ("d1", "d3")})
 
@@ -105,11 +107,19 @@ def test_a_recovery_says_what_it_recovers_and_has_no_key(world: World) -> None:
     world.fails(DIED, lambda: world.write(NEW, plan=world.plan(key="k")))
     world.recover_later()
     fields = stored(world, 3)
-    says(fields, operation="recover", mode="overwrite_partitions", settles=2, base_version=2, idempotency_key="")
+    says(
+        fields,
+        operation="recover",
+        mode="overwrite_partitions",
+        recovers=2,
+        repeats="write",
+        base_version=2,
+        idempotency_key=None,
+    )
     says(fields, partitions=[moved("d1", 1, 2, ONE_ROW)], replaced={"_table_writer/data/<1>/dt=d1/": DAYS})
     world.fails(DIED, lambda: world.keeper.rollback(T, version=1))
     world.recover_later()
-    says(stored(world, 5), operation="recover", mode="rollback to version 1", settles=4, rollback_to=None)
+    says(stored(world, 5), operation="recover", mode=None, recovers=4, repeats="rollback", rollback_to=None)
 
 
 def test_every_outcome_names_its_entry_and_who_has_recorded_it(world: World) -> None:
@@ -125,7 +135,7 @@ def test_every_outcome_names_its_entry_and_who_has_recorded_it(world: World) -> 
         assert json.loads(found) == {
             "outcome": outcome,
             "version": version,
-            "settled_by": entries[by],
+            "recorded_by": entries[by],
             "of": entries[version],
         }
 
@@ -135,11 +145,11 @@ def test_a_restore_and_a_vacuum_say_what_they_bring_back_and_delete(world: World
     world.write(NEW)
     world.metastore.drop_partition(world.table, ("d2",))
     world.keeper.restore(T)
-    says(stored(world, 3), operation="restore", mode="restore", base_version=2, publish_timeout_seconds=300.0)
+    says(stored(world, 3), operation="restore", mode=None, base_version=2, publish_timeout_seconds=300.0)
     says(stored(world, 3), partitions=[moved("d2", None, 1, (1, 3, 0, 1))], replaced={})
     world.vacuum()
     deleted = {"location": "_table_writer/data/<1>/dt=d1/", "replaced_by": 2, "kept": False}
-    says(stored(world, 4), operation="vacuum", mode="vacuum", base_version=3, partitions=[], deletes=[deleted])
+    says(stored(world, 4), operation="vacuum", mode=None, base_version=3, partitions=None, deletes=[deleted])
     says(stored(world, 4), publish_timeout_seconds=3600.0)
 
 

@@ -79,6 +79,6 @@ def rows_by_the_log(history: History) -> dict[str, frozenset[int]]:
         if record.entry.operation is Operation.WRITE:
             new = frozenset({int(record.entry.tags["row"])})
             for (value,) in record.entry.partition_values:
-                kept = rows.get(value, frozenset()) if record.entry.mode == WriteMode.APPEND.value else frozenset()
+                kept = rows.get(value, frozenset()) if record.entry.mode is WriteMode.APPEND else frozenset()
                 rows[value] = kept | new
     return rows

@@ -15,6 +15,7 @@ import pytest
 
 from table_writer.errors import TableWriterError
 from table_writer.maintenance import Maintenance
+from table_writer.model.entry import BODY
 from table_writer.model.location import Location
 from table_writer.storage.local import LocalStore
 from table_writer.storage.object_store import ObjectStore
@@ -94,9 +95,11 @@ class Attacked(World):
         """Forge the next entry from the newest one."""
         version = max(1, self.services().log.lister.read(listed_after=0).newest)
         forged = {**self.entry(version), "version": version + 1, "base_version": version, "write_id": "forged"}
-        self.replace_body(self.layout.entry_key(version + 1), json.dumps({**forged, **fields}).encode())
+        for name, value in fields.items():
+            (forged["body"] if name in BODY else forged)[name] = value
+        self.replace_body(self.layout.entry_key(version + 1), json.dumps(forged).encode())
         if outcome is not None:
-            done = {"outcome": outcome, "version": version + 1, "settled_by": "forged"}
+            done = {"outcome": outcome, "version": version + 1, "recorded_by": "forged"}
             self.replace_body(self.layout.outcome_key(version + 1), json.dumps(done).encode())
         return version + 1
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from table_writer.errors import InvalidInputError
+from table_writer.model.entry import BODY
 from table_writer.protocol.log.listing import MAX_BYTES
 from table_writer.storage.object_store import ObjectInfo
 from tests.doubles.memory_store import MemoryStore
@@ -39,7 +40,7 @@ NO_TEXTS: Final = [None, 1, [], {}, True, "\ud800"]
 
 
 def deep(body: dict[str, Any], path: Sequence[str | int], value: object) -> bytes:
-    place: Any = body
+    place: Any = body["body"] if path[0] in BODY else body
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = value
@@ -53,7 +54,7 @@ def wrong_fields() -> Iterator[tuple[tuple[str | int, ...], object]]:
     for name in ("rows", "bytes", "raw_bytes", "files"):
         optional = name in {"rows", "raw_bytes"}
         yield from ((("partitions", 0, name), value) for value in NO_NUMBERS if not (optional and value is None))
-    yield from ((("settles",), value) for value in NO_NUMBERS if value is not None)
+    yield from ((("recovers",), value) for value in NO_NUMBERS if value is not None)
     yield from ((("format",), value) for value in (0, 3, 99, "1", None, [1]))
     yield from ((("created_at",), value) for value in NO_TIMES)
     yield from ((("replaced", 0, "delete_after"), value) for value in NO_TIMES)
@@ -64,13 +65,12 @@ def wrong_fields() -> Iterator[tuple[tuple[str | int, ...], object]]:
     yield from ((("partitions",), value) for value in (None, 1, [1], [None], [[]], [{}], {"a": 1}, "ab"))
     yield from ((("replaced",), value) for value in (None, 1, [1], [{}], "ab"))
     yield from ((("deletes",), value) for value in (None, [1], [{}], [{"location": "dt=1/", "replaced_by": 1}]))
-    tags = (None, [], "a", {"a": 1}, {"a": None}, {"\udfff": "a"})
-    yield from ((("words",), {"tags": value}) for value in tags)
-    yield from ((("words",), value) for value in (None, [], "merge", 1))
+    yield from ((("tags",), value) for value in (None, [], "a", {"a": 1}, {"a": None}, {"\udfff": "a"}))
+    yield from ((("counts",), value) for value in (None, "merge", 1))
     for name in ("call", "where"):
-        yield from ((("words",), {name: value}) for value in NO_TEXTS)
+        yield from (((name,), value) for value in NO_TEXTS)
     for name in ("inserted", "updated", "deleted"):
-        yield from ((("words",), {name: value}) for value in NO_NUMBERS if value is not None)
+        yield from ((("counts",), {name: value}) for value in NO_NUMBERS if value is not None)
     yield from ((("writer",), value) for value in (None, [], {"pid": 1}))
     yield from ((("partitions", 0, "values"), value) for value in (None, [1], [None], ["\ud800"]))
     for name in ("old_location", "new_location"):
@@ -130,7 +130,7 @@ HARMLESS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "the year 9999": lambda entry: {**entry, "created_at": "9999-12-31T23:59:59-23:59"},
     "the year 1": lambda entry: {**entry, "created_at": "0001-01-01T00:00:00+23:59"},
     "another table's name, as after a rename": lambda entry: {**entry, "table": "mart.invoices"},
-    "no schema": lambda entry: {**entry, "schema": ""},
+    "no schema": lambda entry: {**entry, "body": {**entry["body"], "schema": ""}},
 }
 
 
@@ -146,7 +146,9 @@ def test_a_byte_order_mark_that_an_editor_has_put_before_an_entry_is_read() -> N
 
 
 def test_a_partition_named_twice_and_an_entry_in_the_wrong_slot_are_refused() -> None:
-    twice = survives_entry(lambda entry: {**entry, "partitions": entry["partitions"] * 2})
+    twice = survives_entry(
+        lambda entry: {**entry, "body": {**entry["body"], "partitions": entry["body"]["partitions"] * 2}}
+    )
     assert all("named twice" in text for text in twice.values())
     moved = survives_entry(lambda _: Attacked().entry(1))
     assert all("moved or copied" in text for text in moved.values())
@@ -155,7 +157,7 @@ def test_a_partition_named_twice_and_an_entry_in_the_wrong_slot_are_refused() ->
 @pytest.mark.parametrize("values", [[], ["d1", "d2"]])
 def test_values_of_another_number_of_columns_end_in_an_error_of_ours_or_in_none(values: list[str]) -> None:
     def changed(entry: dict[str, Any]) -> dict[str, Any]:
-        entry["partitions"][0]["values"] = values
+        entry["body"]["partitions"][0]["values"] = values
         return entry
 
     survives_entry(changed)
@@ -222,7 +224,7 @@ def test_a_slot_far_away_blocks_no_writer_silently_and_takes_no_memory(slot: int
     entry = {**world.entry(2), "version": slot, "base_version": slot - 1}
     if with_entry:
         world.replace_body(world.layout.entry_key(slot), json.dumps(entry).encode())
-    world.replace_body(world.layout.outcome_key(slot), b'{"outcome": "published", "settled_by": "forged"}')
+    world.replace_body(world.layout.outcome_key(slot), b'{"outcome": "published", "recorded_by": "forged"}')
     for call in (
         lambda: world.keeper.history(T),
         lambda: world.keeper.recover(T),

@@ -18,14 +18,14 @@ NO_OBJECTS: Final = (b"", b"{", b"null", b"[]", b"1", b'"x"', b"\xff\xfe\xff", b
 
 DONE: Final = "mart/orders/_table_writer/log/00000000000000000002.done"
 OWNER: Final = "mart/orders/_table_writer/owner.json"
-CHECKPOINT: Final = "mart/orders/_table_writer/settled.json"
+CHECKPOINT: Final = "mart/orders/_table_writer/checkpoint.json"
 
 
 @pytest.mark.parametrize(
     "body",
     [
         *NO_OBJECTS,
-        *(f'{{"outcome": {outcome}, "settled_by": "x"}}'.encode() for outcome in ('"deleted"', "null", "[]", "NaN")),
+        *(f'{{"outcome": {outcome}, "recorded_by": "x"}}'.encode() for outcome in ('"deleted"', "null", "[]", "NaN")),
         b'{"outcome": "published"}',
     ],
     ids=lambda body: repr(body[:30]),
@@ -38,7 +38,7 @@ def test_a_damaged_outcome_is_refused_by_name(body: bytes) -> None:
 @pytest.mark.parametrize("recorded_by", ["../../x", "", "\u202e\x1b[2J", 7, None, ["x"], "x" * 100_000])
 @pytest.mark.parametrize("outcome", ["published", "abandoned"])
 def test_a_forged_outcome_deletes_nothing_that_readers_see(outcome: str, recorded_by: object) -> None:
-    body = json.dumps({"outcome": outcome, "version": -7, "settled_by": recorded_by}).encode()
+    body = json.dumps({"outcome": outcome, "version": -7, "recorded_by": recorded_by}).encode()
     survives(DONE, body)
 
 
@@ -61,7 +61,7 @@ def test_an_outcome_without_an_entry_is_no_version_and_garbage_of_an_interrupted
 def test_an_outcome_without_an_entry_that_nobody_has_trimmed_stops_everything() -> None:
     """Its entry was claimed, and is lost: so are those before it."""
     key = "mart/orders/_table_writer/log/00000000000000000009.done"
-    ended = survives(key, b'{"outcome": "published", "settled_by": "x"}')
+    ended = survives(key, b'{"outcome": "published", "recorded_by": "x"}')
     assert all("are lost: 7 (" in text for text in ended.values()), ended
 
 
@@ -223,7 +223,10 @@ def forged(location: str, *, by: str) -> Attacked:
         "abandoned": {"partitions": [{**partition, "new_location": text}]},
     }
     outcome = {"vacuum that died": None, "abandoned": "abandoned"}.get(by, "published")
-    world.add_entry({"partitions": [], "replaced": [], "deletes": [], **ways[by]}, outcome=outcome)
+    is_vacuum = "operation" in ways[by]
+    world.add_entry(
+        {"partitions": [], "replaced": [], "mode": None if is_vacuum else "append", **ways[by]}, outcome=outcome
+    )
     return world
 
 

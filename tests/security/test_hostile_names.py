@@ -177,9 +177,9 @@ def test_hostile_users_hosts_tags_and_keys_are_escaped(shell: Shell, monkeypatch
     world, attacked = shell.world, Attacked()
     world.write({"d1": frozenset({1})})
     tags = {MARKUP: "\x1b[2J", "\u202e": "../../x"}
-    said = {"tags": tags, "call": f"{MARKUP}\x1b[2J", "where": f"name = '{MARKUP}\x00'", "deleted": 1}
-    texts = {"idempotency_key": f"../../{MARKUP}\x00/0", "mode": f"\r\x1b[1A{MARKUP}", "schema": "\x00"}
-    attacked.add_entry({"writer": HOSTILE, "words": said, **texts, "replaced": []})
+    said = {"tags": tags, "call": f"\r\x1b[1A{MARKUP}\x1b[2J", "where": f"name = '{MARKUP}\x00'"}
+    texts = {"idempotency_key": f"../../{MARKUP}\x00/0", "schema": "\x00"}
+    attacked.add_entry({"writer": HOSTILE, "counts": {"deleted": 1}, **said, **texts, "replaced": []})
     shell.world = attacked
     for words in (("history", T), ("show", T, "3"), ("recover", T), ("rollback", T, "--version", "2", "--verbose")):
         for more in ((), ("--json",)):

@@ -48,11 +48,10 @@ class KeySearch:
         return published, newest_of_stream(read, key.stream) or self._folded_stream(key, read)
 
     def _folded_key(self, key: Key, newer: Sequence[SlotRecord]) -> SlotRecord | None:
-        digests = (key_digest(key.text, stream) for stream in (key.stream, None))
-        folded = [self.folded.published[digest] for digest in digests if digest in self.folded.published]
-        if not folded:
+        folded = self.folded.published.get(key_digest(key.text, key.stream))
+        if folded is None:
             return None
-        record = self.find(max(folded))
+        record = self.find(folded)
         if record is None or not key.is_of(record.entry) or self._may_be_void(record, newer):
             return published_with_key(self.read_whole(), key)
         return record if record.outcome is None else published_with_key([record], key)  # its outcome was lost

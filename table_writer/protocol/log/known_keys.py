@@ -22,7 +22,7 @@ class KnownKeys:
     batches: dict[str, int] = field(default_factory=dict)
     """The newest version of each stream of batches since the fold."""
     older_batches: dict[str, int] = field(default_factory=dict)
-    """The same by the fold, and by entries that do not say whether they are batches: they may be."""
+    """The same by the fold."""
     rollbacks: dict[int, int] = field(default_factory=dict)
     """The rollbacks, each with the version that it went back to."""
 
@@ -37,9 +37,7 @@ class KnownKeys:
             self.rollbacks[version] = entry.rollback_to
         if not entry.idempotency_key:
             return
-        if entry.stream is None:
-            self.older_batches[entry.idempotency_key.rpartition("/")[0]] = version
-        elif entry.stream:
+        if entry.stream:
             self.batches[entry.stream] = version
         if record.outcome is Outcome.PUBLISHED and entry.meaning.brings_rows:
             self.published[key_digest(entry.idempotency_key, entry.stream)] = version
@@ -63,7 +61,6 @@ class KnownKeys:
         )
 
 
-def key_digest(key: str, stream: str | None) -> str:
+def key_digest(key: str, stream: str) -> str:
     """Return the digest that stands for an idempotency key in a fold; whoever finds it compares the key itself."""
-    space = "" if stream is None else f"{stream}\0"
-    return hashlib.blake2b(f"{space}{key}".encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(f"{stream}\0{key}".encode(), digest_size=8).hexdigest()

@@ -196,8 +196,8 @@ class Lister:
             raise InvalidInputError(
                 f"{self._layout.log_prefix} is not the log that {self._layout.owner_key} names: it was deleted, or is"
                 " another table's. Nothing was changed. Put the log back from older versions of the bucket's objects,"
-                f" or a backup; or forget the table's history: delete {self._layout.owner_key}, settled.json beside it"
-                " and all of log/, then `table-writer adopt TABLE --accept-loss`."
+                f" or a backup; or forget the table's history: delete {self._layout.owner_key}, checkpoint.json"
+                " and log/ beside it, then `table-writer adopt TABLE --accept-loss`."
             )
         self._store.put(self._marks.key("id", self._slots.expected_id), b"")
         self._slots.ids = frozenset({self._slots.expected_id})

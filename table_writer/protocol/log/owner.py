@@ -261,7 +261,7 @@ def _refuse_other(store: ObjectStore, stored: StoredObject | None, layout: Table
             " adopt it:"
             f" `table-writer adopt {table}` or TableWriter(spark).adopt({table!r}) keeps the log. If the metastore was"
             f" lost, `table-writer restore {table}` adds the partitions. If not, reset it: once nothing reads the old"
-            f" table, delete {layout.own}owner.json, settled.json and log/ beside it, which forgets its history.",
+            f" table, delete {layout.own}owner.json, checkpoint.json and log/ beside it, which forgets its history.",
             table=table,
         )
     require_columns(holder, owner)

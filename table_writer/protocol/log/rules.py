@@ -255,7 +255,7 @@ def newest_of_stream(records: Sequence[SlotRecord], stream: str) -> LogEntry | N
     """
     for record in reversed(records):
         entry = record.entry
-        is_batch = entry.meaning.brings_rows and stream_of(entry) == stream
+        is_batch = entry.meaning.brings_rows and entry.stream == stream
         if is_batch and is_kept(record, records):
             return entry
     return None
@@ -311,11 +311,6 @@ def _counts(version: int, values: PartitionValues, rollbacks: Sequence[LogEntry]
         if target is not None and version < rollback.version <= at and values in rollback.partition_values:
             return target >= version and _counts(version, values, rollbacks, target)
     return True
-
-
-def stream_of(entry: LogEntry) -> str:
-    """Return the stream whose batch an entry is, or may be if an older version wrote it; empty if it is of none."""
-    return entry.idempotency_key.rpartition("/")[0] if entry.stream is None else entry.stream
 
 
 def comes_before(key: str, other: str) -> bool:

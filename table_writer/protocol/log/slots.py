@@ -26,7 +26,7 @@ from table_writer.storage.object_store import ObjectStore
 logger = logging.getLogger(__name__)
 
 
-class StoredOutcome(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "settled_by"}):
+class StoredOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The stored object that says how an entry ended."""
 
     outcome: Outcome
@@ -221,7 +221,7 @@ class Slots:
         ``moved`` ones were, and found elsewhere.
         ``of`` is the write_id of the entry: an outcome of another table may lie here by mistake.
         """
-        body: dict[str, Any] = {"outcome": outcome.value, "version": version, "settled_by": write_id, "of": of}
+        body: dict[str, Any] = {"outcome": outcome.value, "version": version, "recorded_by": write_id, "of": of}
         body |= {"superseded": sorted(map(list, superseded))} if superseded else {}
         found = tuple(
             (values, place) for values, place in sorted({**superseded, **moved}.items()) if place != UNRECORDED

@@ -163,7 +163,7 @@ def _bring_back(opened: OpenTable, layout: TableLayout, table: Table) -> None:
         new_log = (
             f"ALTER TABLE {table.name.sql} UNSET TBLPROPERTIES ('{ROOT_PARAMETER}')"
             if strayed
-            else f"once nothing reads the old rows, delete {layout.own}owner.json, settled.json and log/"
+            else f"once nothing reads the old rows, delete {layout.own}owner.json, checkpoint.json and log/"
         )
         raise InvalidInputError(
             f"{table.name} is at {table.location}, and its log is below {layout.root}: {reason}. Nothing changed. Move"

@@ -14,7 +14,7 @@ from table_writer.metastore.protocol import Metastore
 from table_writer.model.column_figures import as_text, from_text, merged_figures
 from table_writer.model.entry import EntryPartition, LogEntry, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
-from table_writer.model.meaning import COMPACT, Operation
+from table_writer.model.meaning import Operation
 from table_writer.model.partition_value import Spellings, canonical, has_spellings
 from table_writer.model.table import COLUMNS_PARAMETER, PartitionsNow, PartitionValues, Table, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles, WrittenPartition
@@ -60,11 +60,10 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
         )
         for partition in staged.partitions
     )
-    mode = COMPACT if plan.compacted else plan.mode.value
     return opened.next_entry(
         LogEnd(plan.base_version),
         Operation.COMPACT if plan.compacted else Operation.WRITE,
-        mode,
+        mode=None if plan.compacted else plan.mode,
         write_id=plan.write_id,
         partitions=partitions,
         depends_on_rows=plan.depends_on_rows,

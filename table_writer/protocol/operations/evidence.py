@@ -131,7 +131,7 @@ class Evidence:
         Not at a placeholder: the entry's own call has added it. Nor if a call of that version may have come late, and
         brought back what another tool had dropped.
         """
-        mode = entry.write_mode
+        mode = entry.mode
         builds_on_rows = entry.depends_on_rows or (mode is not None and mode.facts.builds_on_what_is_there)
         added = {
             partition.values: here[partition.values]

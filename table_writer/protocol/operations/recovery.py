@@ -279,7 +279,7 @@ class Recovery:
         """
         claimed = self._recover_entry(record.entry, end, behind)
         if record.outcome is Outcome.ABANDONED:  # whose late call is undone: its rows are not published
-            claimed = replace(claimed, recovered_write_id="")
+            claimed = replace(claimed, operation=Operation.UNDO, recovered_write_id="")
         ended = attempt(_Repeat(self, record, claimed, table, lost_heir, is_correction=bool(behind)))
         return ended.facts if isinstance(ended, Answer) else None
 
@@ -445,6 +445,7 @@ class Recovery:
             base_version=end.newest,
             recovers=original.version,
             recovered_write_id=original.recovered_write_id or original.write_id,
+            repeats=original.repeats or original.operation,
             rollback_to=None,
             publish_timeout_seconds=self.opened.config.publish_timeout_seconds,
             log_id=self._log.slots.log_id,

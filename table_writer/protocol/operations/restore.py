@@ -128,7 +128,6 @@ class _Restore(PreviewableClaimant[History, _Missing, RepublishResult]):
         entry = opened.next_entry(
             history.end,
             Operation.RESTORE,
-            "restore",
             write_id=self.copies.write_id,
             partitions=partitions,
             **columns_of(history, history.newest, lost),

@@ -108,7 +108,6 @@ class _Rollback(PreviewableClaimant[History, _Checked, RepublishResult]):
         entry = opened.next_entry(
             history.end,
             Operation.ROLLBACK,
-            f"rollback to version {version}",
             write_id=self.copies.write_id,
             rollback_to=version,
             partitions=partitions,

@@ -121,7 +121,7 @@ class OpenTable:
         """The table's log."""
         return TableLog(self.store, self.layout, memory_bytes=self.config.log_memory_bytes)
 
-    def next_entry(self, end: LogEnd, operation: Operation, mode: str, **fields: Any) -> LogEntry:
+    def next_entry(self, end: LogEnd, operation: Operation, **fields: Any) -> LogEntry:
         """Return the entry that this process would claim after the newest one; ``fields`` are the entry's own."""
         entry = LogEntry(
             table=str(self.table.name),
@@ -129,11 +129,9 @@ class OpenTable:
             in_doubt=end.in_doubt,
             write_id=new_write_id(),
             operation=operation,
-            mode=mode,
             created_at=datetime.now(UTC),
             base_version=end.newest,
             publish_timeout_seconds=self.config.publish_timeout_seconds,
-            partitions=(),
             writer=self.identity,
             log_id=self.log.slots.log_id,
         )

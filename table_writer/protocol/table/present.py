@@ -138,7 +138,7 @@ class Present:
                 if same_place(other.new_location, place)
             ]
             wrote = next((record for record in reversed(came) if record.entry.version <= wrote.entry.version), wrote)
-        if wrote.entry.write_mode is None:
+        if wrote.entry.mode is None:
             return None  # a rollback, a restore or a compaction is the oldest that is left
         first = wrote.entry.recovers or wrote.entry.version  # a correction shows again what that entry had published
         return wrote if history.records.has_all(first, version) else None

@@ -212,11 +212,9 @@ class Remover:
         dead = ((self._layout.data(write.write_id), None) for write in plan.dead_writes)
         return tuple(DeletedLocation(location=str(place), replaced_by=by) for place, by in (*replaced, *dead))
 
-    def entry(self, history: History, mode: str, deletes: tuple[DeletedLocation, ...]) -> LogEntry:
+    def entry(self, history: History, operation: Operation, deletes: tuple[DeletedLocation, ...]) -> LogEntry:
         """Return the next entry of the log, which deletes."""
-        return self.opened.next_entry(
-            history.end, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS, deletes=deletes
-        )
+        return self.opened.next_entry(history.end, operation, publish_timeout_seconds=CLAIM_SECONDS, deletes=deletes)
 
     def deadline(self, entry: LogEntry | None = None) -> Deadline:
         """Return how long something may be deleted by an entry of this process; ``None``: its process has died."""

@@ -11,7 +11,7 @@ import msgspec
 from table_writer.errors import ConflictError
 from table_writer.model.entry import DeletedLocation, Erasure, LogEntry
 from table_writer.model.location import Location, Place
-from table_writer.model.meaning import DISCARD, ERASE
+from table_writer.model.meaning import Operation
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues, shown_name
 from table_writer.protocol.log.deadline import Deadline
@@ -166,7 +166,7 @@ class _Sweep(PreviewableClaimant[_Seen, _Chosen, VacuumResult]):
             kept=chosen.kept,
             in_doubt=in_doubt,
         )
-        return Draft(self.remover.entry(history, "vacuum", self.remover.deletes(plan)), (view, plan))
+        return Draft(self.remover.entry(history, Operation.VACUUM, self.remover.deletes(plan)), (view, plan))
 
     def planned(self, draft: Draft[_Chosen]) -> VacuumResult:
         view, plan = draft.basis
@@ -235,7 +235,7 @@ class _Erasure(Claimant[Look, bool, LogEntry]):
         chosen, kept = self.choose(history, self.remover.found_locations(history, free.locations))
         kept = (*kept, *free.kept, *self._out_of_sight(history, partitions))
         keys = tuple(found.key for location in counted_once(chosen) for found in location.objects)
-        entry = self.remover.entry(history, ERASE, self.remover.deletes(VacuumResult(locations=chosen)))
+        entry = self.remover.entry(history, Operation.ERASE, self.remover.deletes(VacuumResult(locations=chosen)))
         if not chosen:
             entry = replace(entry, deletes=(DeletedLocation.kept_at(self.opened.layout.data(entry.write_id)),))
         described = msgspec.structs.replace(
@@ -304,7 +304,7 @@ class _Discard(PreviewableClaimant[History, _GivenUp, VacuumResult]):
             )
         plan = self._plan(view, data)
         deletes = self.remover.deletes(plan) or (DeletedLocation.kept_at(data),)
-        return Draft(self.remover.entry(view, DISCARD, deletes), (view, plan))
+        return Draft(self.remover.entry(view, Operation.DISCARD, deletes), (view, plan))
 
     def planned(self, draft: Draft[_GivenUp]) -> VacuumResult:
         return draft.basis[1]

@@ -8,6 +8,7 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from table_writer.errors import counted
+from table_writer.model.meaning import OF_OPERATION
 from table_writer.reports.history_reports import LIVE, VersionSummary
 from table_writer.reports.html import html_text
 from table_writer.reports.layout import size
@@ -25,6 +26,7 @@ KINDS: Final = {  # by mode, the style class of a bar
     "compact": "c3",  # as its mark among the generations
 }
 OTHER_KIND: Final = "c5"
+DELETIONS: Final = {one.value for one, meaning in OF_OPERATION.items() if not meaning.changes_partitions}
 IN_A_TABLE: Final = "The table of versions has the figures."
 
 
@@ -43,7 +45,8 @@ def _card(title: str, subtitle: str, picture: str, kind: str = "half") -> str:
 
 def _published_versions(page: TableFacts) -> list[VersionSummary]:
     """Return the versions that changed what readers see, oldest first."""
-    return [version for version in reversed(page.versions) if version.state == LIVE and version.operation != "vacuum"]
+    changing = (version for version in reversed(page.versions) if version.operation not in DELETIONS)
+    return [version for version in changing if version.state == LIVE]
 
 
 def _ends(versions: Sequence[VersionSummary]) -> tuple[str, ...]:
@@ -87,7 +90,7 @@ def _counts(page: TableFacts) -> str:
 
 
 def _written_bytes(page: TableFacts) -> str:
-    versions = [version for version in reversed(page.versions) if version.operation != "vacuum"][-MOST_BARS:]
+    versions = [version for version in reversed(page.versions) if version.operation not in DELETIONS][-MOST_BARS:]
     if not versions:
         return ""
     data = [charts.Bar(version.bytes, _bar_kind(version), _bar_title(version)) for version in versions]
