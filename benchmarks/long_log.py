@@ -80,8 +80,7 @@ class LongLog:
                     Operation.WRITE,
                     mode=WriteMode.OVERWRITE_PARTITIONS,
                     write_id=write_id,
-                    idempotency_key=self.keys(version),
-                    stream=self.keys(version).rpartition("/")[0],
+                    key=Key(self.keys(version), self.keys(version).rpartition("/")[0]),
                     partitions=(
                         EntryPartition(
                             values=values,

@@ -269,8 +269,7 @@ class LogEntry:
     recovered_write_id: str = ""  # of a recover entry: the write that it repeats
     repeats: Operation | None = None  # of a recovery, or what undoes a late call: the operation that it repeats
     rollback_to: int | None = None  # a rollback names the version it goes back to
-    idempotency_key: str = ""
-    stream: str = ""  # of a batch
+    key: Key = NO_KEY  # of idempotency
     words: Words = NO_WORDS  # what its caller has said, and what became of rows
     depends_on_rows: bool = False  # its rows are computed from those that its partitions had
     schema: str = ""  # of its rows' data columns, Spark's JSON; of a rollback, those that the table is to have
@@ -285,9 +284,14 @@ class LogEntry:
     checks: tuple[CheckResult, ...] = ()  # that the write passed, or failed with a warning; no rows of the data
 
     @property
-    def key(self) -> Key:
-        """Return the idempotency key of the entry."""
-        return Key(self.idempotency_key, self.stream)
+    def idempotency_key(self) -> str:
+        """Return the text of the key; empty if there is none."""
+        return self.key.text
+
+    @property
+    def stream(self) -> str:
+        """Return the stream whose batch it is; empty if it is none."""
+        return self.key.stream
 
     @property
     def tags(self) -> Mapping[str, str]:
@@ -390,6 +394,7 @@ class LogEntry:
         fields = msgspec.to_builtins(self, builtin_types=(datetime,))
         fields["checks"] = [result.to_json() for result in self.checks]
         fields["in_doubt"] = sorted(self.in_doubt)
+        fields["key"] = {name: text for name, text in fields["key"].items() if text}
         words = fields.pop("words")
         fields["counts"] = {name: words.pop(name) for name in COUNTS if name in words}
         fields |= words

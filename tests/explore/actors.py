@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
 from table_writer.jobs.batches import batch_writer
 from table_writer.jobs.rows.snapshot import Snapshot
-from table_writer.model.meaning import Operation
 from table_writer.model.table import Column
 from table_writer.model.write import Scope, WritePlan
 from table_writer.model.write_mode import WriteMode
@@ -466,7 +465,7 @@ class ChosenOperations(Operations):
     def lose_outcome(self, _: Random) -> None:
         """An outcome of a publish is lost, or was damaged and deleted: the newest, or one further back."""
         world = self._on.world
-        publishes = (one for one in world.history().records if one.entry.operation is not Operation.VACUUM)
+        publishes = (one for one in world.history().records if one.entry.meaning.changes_partitions)
         ended = [one.entry.version for one in publishes if one.outcome is not None]
         if len(ended) >= self._actor.back:
             del world.store._objects[world.layout.outcome_key(ended[-self._actor.back])]

@@ -81,7 +81,24 @@ OF_LOOKS: Final = (
         100,
     ),
 )
+OF_PROOFS: Final = (
+    Mutation(
+        "a partition that was seen has to be proven gone anew",
+        "protocol.operations.publisher:_Publish._comes_first",
+        "self._added -= now.keys()",
+        "pass",
+        test="tests/glue/test_answers.py::test_a_partition_that_was_gone_at_one_look_is_proven_gone_at_the_next",
+    ),
+    Mutation(
+        "what another tool has pointed readers back to is not erased",
+        "protocol.vacuum.sweep:_Erasure._erasable",
+        "if is_used(used, left):",
+        "if False:",
+        test="tests/maintenance/test_erasures.py::test_what_another_tool_has_pointed_readers_back_to_is_not_erased",
+    ),
+)
 MUTATIONS: Final = (
+    *OF_PROOFS,
     *OF_TIME,
     *OF_LOOKS,
     Mutation(

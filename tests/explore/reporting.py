@@ -9,7 +9,6 @@ from typing import Any
 
 from table_writer.errors import TableWriterError
 from table_writer.model.location import Location
-from table_writer.model.meaning import Operation
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.model.write_mode import WriteMode
 from table_writer.protocol.log.known_log import require_known_log, shown_partitions
@@ -194,7 +193,7 @@ class ReportingOperations(ChosenOperations):
         on, world, oracle = self._on, self._on.world, self._on.oracle
         version = oracle.newest() - self._actor.back
         kept = on.metastores.get(version)
-        deleting = any(one.entry.operation is Operation.VACUUM for one in world.history().records.in_doubt)
+        deleting = any(not one.entry.meaning.changes_partitions for one in world.history().records.in_doubt)
         if kept is None or deleting:
             return
         raced, before = on.is_busy, oracle.locations()

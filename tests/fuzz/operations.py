@@ -323,7 +323,7 @@ class Operations:
 
         Not in the last moment, when a vacuum has looked for the last time and is deleting them.
         """
-        deleting = any(one.entry.operation is Operation.VACUUM for one in self._on.world.history().records.in_doubt)
+        deleting = any(not one.entry.meaning.changes_partitions for one in self._on.world.history().records.in_doubt)
         data = self._on.world.layout.all_data.key
         old = [
             (value, where)

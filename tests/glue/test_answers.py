@@ -19,6 +19,7 @@ from table_writer.model.write_mode import WriteMode
 from table_writer.storage.object_store import visible_files
 from tests.doubles.glue import GlueDouble
 from tests.glue.world import GlueWorld
+from tests.maintenance.operations import erase
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, TableWorld, World
 
 pytestmark = pytest.mark.usefixtures("in_one_thread")
@@ -153,6 +154,23 @@ def test_a_partition_that_another_tool_has_dropped_is_proven_gone_once() -> None
     overwrite_table(world)
     assert world.metastore.call_counts().get("BatchCreatePartition") == before["BatchCreatePartition"]
     assert world.partitions().keys() == {"d1"}
+
+
+def test_a_partition_that_was_gone_at_one_look_is_proven_gone_at_the_next() -> None:
+    world = GlueWorld(sleep=lambda _: None)
+    world.write({"d1": frozenset({1}), "d2": frozenset({2})})
+    world.write({"d1": frozenset({3})})
+    world.metastore.drop_partition(world.table, ("d2",))
+
+    def another_role_adds_it() -> None:
+        erase(world)  # takes the slot
+        world.dropped_by_another_tool("d2")
+        world.written_by_another_tool("d2", frozenset({77}))
+        world.metastore.server.answers.hidden_partitions = frozenset({("d2",)})
+
+    world.at_store("put_if_absent", "before", another_role_adds_it, ".json")
+    with pytest.raises(ConflictError, match="does not show dt=d2"):
+        overwrite_table(world)
 
 
 @pytest.mark.parametrize("mode", [WriteMode.APPEND, WriteMode.CREATE_PARTITIONS, WriteMode.OVERWRITE_PARTITIONS])

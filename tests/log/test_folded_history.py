@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from table_writer.model.entry import DeletedLocation, LogEntry
+from table_writer.model.entry import DeletedLocation, Key, LogEntry
 from table_writer.model.location import Location
 from table_writer.model.meaning import Operation
 from table_writer.protocol.log.fold import fold_from_json, fold_to_json
@@ -39,8 +39,8 @@ def full() -> tuple[SlotRecord | LogEntry, ...]:
     sweeps = entry(7, operation=Operation.VACUUM, deletes=(DeletedLocation(location=at("w2", D2), replaced_by=3),))
     back = replace(rollback(5, 2, D2), partitions=entry(5, D2, old=at("w3", D2), write_id="w2").partitions)
     return (
-        replace(replacing(1), idempotency_key="k", stream=""),
-        entry(2, D2, idempotency_key="q/1", stream="q"),
+        replace(replacing(1), key=Key("k")),
+        entry(2, D2, key=Key("q/1", "q")),
         entry(3, D2, old=at("w2", D2)),
         in_place(4, "a"),
         back,
@@ -171,7 +171,7 @@ def test_a_rollback_after_a_fold_stays_for_the_keys_of_folded_entries_too() -> N
     for to, stays in ((2, True), (3, False)):
         found = after(folded, published(entry(4), **OLD), published(rollback(5, to), **OLD), entry(6))
         assert (5 not in Trimming(found, gone).versions(99.0)) is stays
-    keyed = after(folded, published(entry(4, idempotency_key="k"), **OLD), published(rollback(5, 3), **OLD), entry(6))
+    keyed = after(folded, published(entry(4, key=Key("k")), **OLD), published(rollback(5, 3), **OLD), entry(6))
     assert 5 not in Trimming(keyed, gone).versions(99.0), "the key of version 4"
 
 
@@ -195,18 +195,18 @@ def test_what_a_vacuum_deleted_that_a_fold_says_is_left_keeps_that_vacuum() -> N
 
 def test_a_fold_knows_the_newest_published_write_of_a_key_and_the_newest_of_a_stream() -> None:
     keyed = (
-        entry(1, idempotency_key="k", stream=""),
-        entry(2, idempotency_key="k", stream=""),
-        abandoned(entry(3, idempotency_key="k", stream="")),
-        entry(4, idempotency_key="k", stream="", operation=Operation.RECOVER, recovers=1),
-        entry(5, idempotency_key="q/2", stream="q"),
-        entry(6, idempotency_key="old/7", stream="old"),
+        entry(1, key=Key("k")),
+        entry(2, key=Key("k")),
+        abandoned(entry(3, key=Key("k"))),
+        entry(4, key=Key("k"), operation=Operation.RECOVER, recovers=1),
+        entry(5, key=Key("q/2", "q")),
+        entry(6, key=Key("old/7", "old")),
     )
     fold = fold_of(*keyed)
     stream = {key_digest("k", ""): 2, key_digest("q/2", "q"): 5, key_digest("old/7", "old"): 6}
     assert fold.keys.published == stream
     assert fold.keys.older_batches == {"q": 5, "old": 6}
-    newer = Trimming(after(fold, entry(7, idempotency_key="q/3", stream="q"))).fold("log-1")
+    newer = Trimming(after(fold, entry(7, key=Key("q/3", "q")))).fold("log-1")
     assert (newer.keys.older_batches, newer.keys.published) == (
         {"q": 7, "old": 6},
         {**stream, key_digest("q/3", "q"): 7},
@@ -214,12 +214,7 @@ def test_a_fold_knows_the_newest_published_write_of_a_key_and_the_newest_of_a_st
 
 
 def test_a_fold_names_no_entry_that_is_trimmed() -> None:
-    records = (
-        entry(1, idempotency_key="k", stream=""),
-        rollback(2, 0),
-        entry(3, D1),
-        in_place(4, "a", location=at("w3")),
-    )
+    records = (entry(1, key=Key("k")), rollback(2, 0), entry(3, D1), in_place(4, "a", location=at("w3")))
     fold = Trimming(history(*records)).fold("log-1", trimmed=(1, 2, 3))
     assert (fold.keys.published, fold.keys.rollbacks, fold.versions_by_place) == (
         {},

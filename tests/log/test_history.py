@@ -10,6 +10,7 @@ import pytest
 from table_writer.model.entry import (
     AddedFile,
     DeletedLocation,
+    Key,
     LogEntry,
     Operation,
     Outcome,
@@ -340,7 +341,7 @@ def test_entries_are_trimmed_only_when_ended_for_longer_than_asked_and_never_the
 def test_the_newest_key_of_each_stream_stays_and_what_voids_a_key() -> None:
     keys = ("a/1", "b/1", "a/2", "c", "", "", "")
     records = [
-        published(entry(n + 1, idempotency_key=key, stream=key.partition("/")[0] if "/" in key else ""), **OLD)
+        published(entry(n + 1, key=Key(key, key.partition("/")[0] if "/" in key else "")), **OLD)
         for n, key in enumerate(keys)
     ]
     assert Trimming(history(*records)).versions(99.0) == {1, 4, 5, 6}
@@ -441,7 +442,7 @@ def test_a_vacuum_stays_as_long_as_an_entry_that_replaced_what_it_deleted() -> N
 
 def versions_of_batches(*keys: tuple[str, str]) -> frozenset[int]:
     records = [
-        published(entry(number + 1, idempotency_key=key, stream=stream), outcome_age_seconds=100.0)
+        published(entry(number + 1, key=Key(key, stream)), outcome_age_seconds=100.0)
         for number, (key, stream) in enumerate(keys)
     ]
     return Trimming(history(*records, entry(len(keys) + 1))).versions(99.0)

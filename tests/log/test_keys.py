@@ -55,11 +55,11 @@ class Searched:
 
 
 def call(version: int, key: str) -> LogEntry:
-    return entry(version, D1, idempotency_key=key, stream="")
+    return entry(version, D1, key=Key(key))
 
 
 def batch_entry(version: int, number: int) -> LogEntry:
-    return entry(version, D1, idempotency_key=f"q/{number}", stream="q")
+    return entry(version, D1, key=Key(f"q/{number}", "q"))
 
 
 def test_a_folded_key_is_one_read_and_an_unknown_one_is_none() -> None:

@@ -104,9 +104,9 @@ def published(one: LogEntry, **changes: Any) -> SlotRecord:
         (entry(6, D3), None, Standing.UNRELATED),
         (entry(4, D1), PUBLISHED, Standing.CONFLICT),  # it was in doubt at the plan
         (entry(4, D1), ABANDONED, Standing.UNRELATED),
-        (entry(6, D3, idempotency_key="k"), None, Standing.IN_DOUBT),
-        (entry(6, D3, idempotency_key="k"), PUBLISHED, Standing.UNRELATED),
-        (entry(6, D3, idempotency_key="other"), None, Standing.UNRELATED),
+        (entry(6, D3, key=Key("k")), None, Standing.IN_DOUBT),
+        (entry(6, D3, key=Key("k")), PUBLISHED, Standing.UNRELATED),
+        (entry(6, D3, key=Key("other")), None, Standing.UNRELATED),
         (vacuum(6, LAYOUT.data("mine")), PUBLISHED, Standing.DELETED),
         (vacuum(6, LAYOUT.data("mine")), None, Standing.DELETED),
         (vacuum(6, LAYOUT.data("mine")), ABANDONED, Standing.UNRELATED),
@@ -120,13 +120,13 @@ def published(one: LogEntry, **changes: Any) -> SlotRecord:
 def test_what_another_entry_means_to_a_write_that_was_planned_at_version_5(
     theirs: LogEntry, outcome: Outcome | None, expected: Standing
 ) -> None:
-    draft = entry(7, D1, D2, write_id="mine", base_version=5, idempotency_key="k")
+    draft = entry(7, D1, D2, write_id="mine", base_version=5, key=Key("k"))
     assert standing(SlotRecord(theirs, outcome, 0.0), draft, {4}, layout=LAYOUT) is expected
 
 
 def test_a_write_without_a_key_has_no_key_in_common_with_another() -> None:
     assert standing(SlotRecord(entry(6, D3), None, 0.0), entry(7, D1), ()) is Standing.UNRELATED
-    keyed = entry(7, D1, idempotency_key="k")
+    keyed = entry(7, D1, key=Key("k"))
     assert standing(SlotRecord(entry(6, D3), None, 0.0), keyed, ()) is Standing.UNRELATED
     assert standing(SlotRecord(replace(keyed, version=6), None, 0.0), entry(7, D3), ()) is Standing.UNRELATED
 
@@ -338,7 +338,7 @@ def rollback(version: int, to: int, *values: PartitionValues) -> LogEntry:
 
 
 def test_a_key_counts_unless_all_of_its_partitions_were_rolled_back_before_it() -> None:
-    keyed = published(entry(2, D1, D2, idempotency_key="k"))
+    keyed = published(entry(2, D1, D2, key=Key("k")))
     first = published(entry(1, D1))
 
     def counts(*later: SlotRecord, one: SlotRecord = keyed) -> bool:
@@ -361,7 +361,7 @@ def test_a_key_counts_unless_all_of_its_partitions_were_rolled_back_before_it() 
 
 
 def test_a_key_is_found_by_its_newest_write_and_never_by_what_recovered_or_rolled_back() -> None:
-    first, second = entry(1, D1, idempotency_key="k"), entry(2, D1, idempotency_key="k")
+    first, second = entry(1, D1, key=Key("k")), entry(2, D1, key=Key("k"))
     assert published_with_key([published(first), published(second)], Key("k")) == published(second)
     assert published_with_key([published(first)], Key("other")) is None
     assert published_with_key([published(first), published(second, outcome=ABANDONED)], Key("k")) == published(first)
@@ -370,8 +370,8 @@ def test_a_key_is_found_by_its_newest_write_and_never_by_what_recovered_or_rolle
 
 
 def test_the_keys_of_batches_and_of_single_calls_never_meet() -> None:
-    call = published(entry(1, D1, idempotency_key="orders/2", stream=""))
-    of_stream = published(entry(2, D1, idempotency_key="orders/2", stream="orders"))
+    call = published(entry(1, D1, key=Key("orders/2")))
+    of_stream = published(entry(2, D1, key=Key("orders/2", "orders")))
     assert published_with_key([call, of_stream], Key("orders/2")) == call
     assert published_with_key([of_stream, call], batch("orders/2")) == of_stream
     assert newest_of_stream([of_stream, call], "orders") == of_stream.entry
@@ -380,7 +380,7 @@ def test_the_keys_of_batches_and_of_single_calls_never_meet() -> None:
 
 
 def test_the_newest_batch_of_a_stream_is_a_write_that_counts() -> None:
-    first, second = (entry(number, D1, idempotency_key=f"a/b/{number}", stream="a/b") for number in (1, 2))
+    first, second = (entry(number, D1, key=Key(f"a/b/{number}", "a/b")) for number in (1, 2))
     assert newest_of_stream([published(first), published(second)], "a/b") == second
     assert newest_of_stream([published(first), published(second, outcome=ABANDONED)], "a/b") == first
     assert newest_of_stream([published(first), published(second), published(rollback(3, 1, D1))], "a/b") == first
@@ -391,7 +391,7 @@ def test_the_newest_batch_of_a_stream_is_a_write_that_counts() -> None:
 
 
 def test_a_key_counts_by_the_rollbacks_of_its_partition_alone() -> None:
-    keyed = published(entry(2, D1, idempotency_key="k"))
+    keyed = published(entry(2, D1, key=Key("k")))
     records = [published(entry(1, D1)), keyed, published(rollback(3, 1, D2)), published(entry(4, D1))]
     assert is_kept(keyed, records)
     assert is_kept(records[3], [*records, published(rollback(5, 4, D1))]), "to itself"
@@ -400,7 +400,7 @@ def test_a_key_counts_by_the_rollbacks_of_its_partition_alone() -> None:
     assert is_kept(keyed, [*twice, published(rollback(6, 4, D1))])
 
 
-BATCH = entry(7, D1, idempotency_key="q/5", stream="q", words=Words(tags={QUERY_TAG: "id-1"}))
+BATCH = entry(7, D1, key=Key("q/5", "q"), words=Words(tags={QUERY_TAG: "id-1"}))
 
 
 @pytest.mark.parametrize("query_ids", [["id-1"], ["id-2", "id-1"]])

@@ -35,7 +35,7 @@ class Log:
         self.log = TableLog(self.store, LAYOUT)
         for version in range(1, count + 1):
             key = (keys or {}).get(version, "")
-            one = entry(version, D1, idempotency_key=key, stream=stream)
+            one = entry(version, D1, key=Key(key, stream))
             self.add(one, ended=version not in in_doubt)
 
     def add(self, one: LogEntry, *, ended: bool = True) -> None:

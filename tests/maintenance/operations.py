@@ -86,7 +86,7 @@ def erase(world: TableWorld) -> LogEntry:
     opened, nothing = world.services(), Erasure(predicate_sha256="", deleted_rows=0, write_id="")
 
     def ends_doubts(history: History) -> bool:
-        return Recovery(opened).end_oldest(history, opened.table) is not None
+        return Recovery(opened).end_doubts(history, opened.table) is not None
 
     return Vacuum(opened, mirrors).erase(nothing, lambda _, found: (tuple(found), ()), ends_doubts)
 

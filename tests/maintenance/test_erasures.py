@@ -47,6 +47,7 @@ from tests.publish.world import (
 )
 
 from .erasures import NO_SPARK, deleted_rows, erasing, holders, purge
+from .operations import erase
 
 T: Final = str(TABLE)
 ANN: Final = frozenset({2})
@@ -543,7 +544,7 @@ def due_twice(world: World) -> None:
 
 def outcomes(world: World) -> list[Outcome | None]:
     records = world.history().records
-    return [record.outcome for record in records if record.entry.operation is Operation.VACUUM]
+    return [record.outcome for record in records if not record.entry.meaning.changes_partitions]
 
 
 def kept_by_a_late_call(world: World) -> None:
@@ -746,7 +747,7 @@ def test_registrations_uploads_and_entries_that_stay_are_not_said_to_be_gone(wor
 def deleted_by_another_vacuum(world: World) -> None:
     """One that has looked before the erasure was claimed, and has claimed after it, deletes the same files."""
     remover, history = Remover(world.services(), mirrors), world.history()
-    entry = remover.entry(history, "vacuum", history.records[-1].entry.deletes)
+    entry = remover.entry(history, Operation.VACUUM, history.records[-1].entry.deletes)
     slots = world.services().log.slots
     assert slots.claim(entry)
     world.store.delete(holders(world, ANN))
@@ -766,7 +767,7 @@ def test_an_erasure_whose_files_another_vacuum_has_deleted_is_carried_out(world:
 def test_a_vacuum_that_is_under_way_is_not_ended_by_another(world: World) -> None:
     history = world.history()
     entry = Remover(world.services(), mirrors).entry(
-        history, "vacuum", (DeletedLocation(location=str(world.layout.data("w")), replaced_by=None),)
+        history, Operation.VACUUM, (DeletedLocation(location=str(world.layout.data("w")), replaced_by=None),)
     )
     assert world.services().log.slots.claim(entry)
     world.keeper.vacuum(T)
@@ -1103,3 +1104,13 @@ def test_a_discard_does_not_end_a_vacuum_that_was_refused() -> None:
     assert world.services().log.slots.outcome(refused.version) is None
     assert world.vacuum().failures == ()
     assert world.leftovers() == []
+
+
+def test_what_another_tool_has_pointed_readers_back_to_is_not_erased() -> None:
+    world = World()
+    world.write({"d1": ids(1), "d2": ids(2)})
+    before = world.partitions()
+    world.write({"d1": ids(3), "d2": ids(4)})
+    world.pointed_by_another_tool("d1", before["d1"].location)
+    erased = erase(world)
+    assert [deletion.location for deletion in erased.deletes] == [before["d2"].location]

@@ -286,7 +286,7 @@ def test_what_a_recovered_entry_replaces_stays_for_its_whole_retention() -> None
     assert stored is not None
     body = json.loads(stored.body)
     week = timedelta(days=7)
-    for values in (body, *body["replaced"]):
+    for values in (body, *body["body"]["replaced"]):
         name = "created_at" if values is body else "delete_after"
         values[name] = (datetime.fromisoformat(values[name]) - week).isoformat()
     world.store.put(key, json.dumps(body).encode())  # as if it had been claimed a week ago

@@ -220,7 +220,7 @@ def test_a_hostile_entry_cannot_make_a_vacuum_delete_more(world: World, location
     stored = world.store.get(key)
     assert stored is not None
     entry = json.loads(stored.body)
-    entry["replaced"] = [{**entry["replaced"][0], "location": location}]
+    entry["body"]["replaced"] = [{**entry["body"]["replaced"][0], "location": location}]
     world.store.put(key, json.dumps(entry).encode())
     before = everything(world)
     if ".." in location:

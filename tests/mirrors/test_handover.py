@@ -17,6 +17,7 @@ from table_writer.mirrors import follow as mirrors
 from table_writer.mirrors.follow import KINDS
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
+from table_writer.model.meaning import Operation
 from table_writer.model.write_mode import WriteMode
 from table_writer.protocol.log.listing import Lister
 from table_writer.protocol.log.slots import Slots
@@ -293,7 +294,7 @@ def test_an_erasure_that_others_have_carried_out_keeps_nothing_from_being_handed
     world.write(REPLACED)
     due = erase(world)
     remover = Remover(world.services(), mirrors)
-    other = remover.entry(world.history(), "vacuum", due.deletes)  # of a vacuum that had looked before
+    other = remover.entry(world.history(), Operation.VACUUM, due.deletes)  # of a vacuum that had looked before
     slots = world.services().log.slots
     assert slots.claim(other)
     for deleted in due.deletes:

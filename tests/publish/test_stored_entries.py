@@ -81,7 +81,7 @@ def test_a_write_says_what_it_was_asked_for_and_what_it_replaces(world: World) -
         base_version=1,
         schema="{}",
     )
-    says(second, idempotency_key="k", partitions=[moved("d1", 1, 2, ONE_ROW)])
+    says(second, key={"text": "k"}, partitions=[moved("d1", 1, 2, ONE_ROW)])
     says(second, replaced={"_table_writer/data/<1>/dt=d1/": DAYS})
 
 
@@ -108,13 +108,7 @@ def test_a_recovery_says_what_it_recovers_and_has_no_key(world: World) -> None:
     world.recover_later()
     fields = stored(world, 3)
     says(
-        fields,
-        operation="recover",
-        mode="overwrite_partitions",
-        recovers=2,
-        repeats="write",
-        base_version=2,
-        idempotency_key=None,
+        fields, operation="recover", mode="overwrite_partitions", recovers=2, repeats="write", base_version=2, key=None
     )
     says(fields, partitions=[moved("d1", 1, 2, ONE_ROW)], replaced={"_table_writer/data/<1>/dt=d1/": DAYS})
     world.fails(DIED, lambda: world.keeper.rollback(T, version=1))

@@ -58,7 +58,9 @@ def wrong_fields() -> Iterator[tuple[tuple[str | int, ...], object]]:
     yield from ((("format",), value) for value in (0, 3, 99, "1", None, [1]))
     yield from ((("created_at",), value) for value in NO_TIMES)
     yield from ((("replaced", 0, "delete_after"), value) for value in NO_TIMES)
-    for name in ("table", "write_id", "mode", "idempotency_key", "schema"):
+    yield from ((("key",), {"text": value}) for value in NO_TEXTS)
+    yield from ((("key",), value) for value in (1, "k", [], {}))
+    for name in ("table", "write_id", "mode", "schema"):
         yield from (((name,), value) for value in NO_TEXTS)
     yield from ((("write_id",), value) for value in ("", "../x", "a/b", "a b", "x" * 81, "é", ".x", "x\n"))
     yield from ((("operation",), value) for value in ("delete", "", None, 1, []))

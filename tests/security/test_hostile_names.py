@@ -178,7 +178,7 @@ def test_hostile_users_hosts_tags_and_keys_are_escaped(shell: Shell, monkeypatch
     world.write({"d1": frozenset({1})})
     tags = {MARKUP: "\x1b[2J", "\u202e": "../../x"}
     said = {"tags": tags, "call": f"\r\x1b[1A{MARKUP}\x1b[2J", "where": f"name = '{MARKUP}\x00'"}
-    texts = {"idempotency_key": f"../../{MARKUP}\x00/0", "schema": "\x00"}
+    texts = {"key": {"text": f"../../{MARKUP}\x00/0"}, "schema": "\x00"}
     attacked.add_entry({"writer": HOSTILE, "counts": {"deleted": 1}, **said, **texts, "replaced": []})
     shell.world = attacked
     for words in (("history", T), ("show", T, "3"), ("recover", T), ("rollback", T, "--version", "2", "--verbose")):

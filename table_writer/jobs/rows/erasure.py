@@ -133,7 +133,7 @@ class Erasing:
         return predicate_of(self._named_table.blank, self.change.predicate, "predicate")
 
     def _end_doubts(self, history: History) -> bool:
-        return Recovery(self.opened).end_oldest(history, self.opened.table) is not None
+        return Recovery(self.opened).end_doubts(history, self.opened.table) is not None
 
     def _choose(self, history: History, found: Sequence[FoundLocation]) -> ChosenLocations:
         """Choose the locations that may hold the rows; name those of which that could not be found out.

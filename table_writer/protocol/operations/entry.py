@@ -72,8 +72,7 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
         replaced_schema=plan.replaced_schema,
         row_bytes=staged.row_bytes,
         checks=staged.checks,
-        idempotency_key=plan.key.text,
-        stream=plan.key.stream,
+        key=plan.key,
         words=staged.all_words,
     )
 

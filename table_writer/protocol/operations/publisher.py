@@ -111,7 +111,7 @@ class _Publish(Claimant[Listing, _ClaimBasis, PublishResult]):
         self._read_at = self._looked_at = self._clock()
         self._newest_key = (NEWEST, self.opened.layout.own.place)
         self._compared_at = -1  # the newest version when the metastore was found not to have been set back
-        self._added: frozenset[PartitionValues] = frozenset()  # partitions without rows that this process has added
+        self._added: frozenset[PartitionValues] = frozenset()  # without rows, and not seen since
 
     def _clock(self) -> Deadline:
         return Deadline(self.opened.config.publish_timeout_seconds)
@@ -164,6 +164,7 @@ class _Publish(Claimant[Listing, _ClaimBasis, PublishResult]):
         correct, nor where this process has just seen the metastore do what the newest version says.
         """
         opened, values, builds_on_rows = self.opened, _values(draft), self.plan.builds_on_rows
+        self._added -= now.keys()  # one that is seen has to be proven anew once it is gone
         emptied = (partition.values for partition in draft.partitions if partition.new_location is None)
         if not_shown := [key for key in emptied if key not in now and key not in self._added]:
             return Prepare(partial(self._add_unseen, table, not_shown))

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from table_writer.errors import ConflictError, MetastoreError, StorageError
 from table_writer.events.event import TableEvent
 from table_writer.events.listeners import note_resolution
-from table_writer.model.entry import EntryPartition, LogEntry, Outcome
+from table_writer.model.entry import NO_KEY, EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location, same_place
 from table_writer.model.meaning import Operation
 from table_writer.model.partition_facts import PartitionFacts
@@ -449,7 +449,7 @@ class Recovery:
             rollback_to=None,
             publish_timeout_seconds=self.opened.config.publish_timeout_seconds,
             log_id=self._log.slots.log_id,
-            idempotency_key="",
+            key=NO_KEY,
             partitions=tuple(behind) or original.partitions,
             replaced=() if behind else replaced,
             writer=self.opened.identity,
@@ -560,13 +560,12 @@ class Recovery:
             history = read()
         return history, done
 
-    def end_oldest(self, history: History, table: Table) -> tuple[str, ...] | None:
-        """End the oldest publish in doubt, and say how it has ended; ``None`` if nothing is in doubt."""
+    def end_doubts(self, history: History, table: Table) -> tuple[str, ...] | None:
+        """End all that a history shows in doubt, and say how it has ended; ``None`` if nothing is in doubt."""
         if not history.records.publishes_in_doubt:
             return None
-        oldest = history.records.publishes_in_doubt[0].entry.version
-        done = self.resolve(oldest, table, end=history.end)
-        return (f"version {done.version} was in doubt: {done.outcome.value} now",) if done else ()
+        _, done = self.resolve_in_doubt(table)
+        return tuple(f"version {entry.version} was in doubt: {entry.outcome.value} now" for entry in done)
 
 
 def doubts(history: History) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ class _Restore(PreviewableClaimant[History, _Missing, RepublishResult]):
         return self.opened.log.read_history()
 
     def waits(self, view: History) -> bool:
-        ended = self.recovery.end_oldest(view, self.opened.table)
+        ended = self.recovery.end_doubts(view, self.opened.table)
         self.ended += ended or ()
         return ended is not None
 
