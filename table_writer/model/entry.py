@@ -72,6 +72,10 @@ ALWAYS: Final = frozenset({"version", "base_version", "rollback_to"})
 """Fields that mean something though they are 0; others that are 0 or empty are left out."""
 
 
+class NewerLibraryError(InvalidInputError):
+    """What is stored is not damaged: a newer version of this library has written it."""
+
+
 class Outcome(enum.Enum):
     """How an entry ended; the first one recorded stands. An entry without an outcome is in doubt."""
 
@@ -417,16 +421,14 @@ class LogEntry:
         subject = f"log entry {version} below {root}"
         try:
             fields = msgspec.json.decode(data.removeprefix(BOM_UTF8))  # an editor may have added the mark
-            if fields["format"] != ENTRY_FORMAT:
-                raise InvalidInputError(f"format {fields['format']!r}: upgrade table_writer to read it")
-            if not_understood := dict(fields.get("must_understand", {})):
-                since = "; ".join(f"{what} (since {version})" for what, version in sorted(not_understood.items()))
-                raise InvalidInputError(f"it takes a newer table_writer to go on from here: {since}")
+            require_understood(fields, subject, ENTRY_FORMAT)
             fields = _NO_LISTS | fields.pop("body") | fields
             _change_locations(fields, partial(lengthened, root=root), lambda path: f"{root.key}{path}")
             fields["checks"] = tuple(map(CheckResult.from_json, fields["checks"]))
             fields["words"] = {name: fields[name] for name in WORDS if name in fields} | fields.get("counts", {})
             entry = msgspec.convert(fields, cls)
+        except NewerLibraryError:
+            raise
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidInputError(f"{subject} cannot be read: {type(error).__name__}: {error}") from error
         if entry.version != version:
@@ -439,6 +441,19 @@ _USUAL: Final = {field.name: field.default for field in fields(LogEntry) if fiel
 _MISSING: Final = (None, ())
 _NO_LISTS: Final[Mapping[str, Any]] = dict.fromkeys(("partitions", "replaced", "deletes", "checks"), ())
 msgspec.json.Decoder(LogEntry)  # prepared here: msgspec 0.22 crashes when two threads prepare it at once
+
+
+def require_understood(fields: Mapping[str, Any], subject: str, known_format: int) -> None:
+    """Refuse another format, and words that whoever goes on from here must understand: none is known yet."""
+    if fields["format"] != known_format:
+        raise NewerLibraryError(f"{subject} has format {fields['format']!r}: upgrade table_writer to read it")
+    unknown = dict(fields.get("must_understand", {}))
+    if unknown:
+        since = ", ".join(f"{word!r} (since {version})" for word, version in sorted(unknown.items()))
+        raise NewerLibraryError(
+            f"{subject} was written by a newer table_writer, and this one must not go on from it: it has to understand"
+            f" {since}. Nothing was changed. Upgrade table_writer"
+        )
 
 
 def _sum_if_known(count: int | None, other: int | None) -> int | None:

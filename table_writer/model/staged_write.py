@@ -19,7 +19,7 @@ import msgspec
 from table_writer.errors import ConflictError, InvalidInputError, counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
-from table_writer.model.entry import MAX_NUMBER, WRITE_ID
+from table_writer.model.entry import MAX_NUMBER, WRITE_ID, require_understood
 from table_writer.model.location import Location, Place
 from table_writer.model.table import COLUMNS_PARAMETER, ROOT_PARAMETER, Column, PartitionValues, Table
 from table_writer.model.table_read import FileFacts, ReadOf, ReadVersion, TableRead
@@ -37,7 +37,6 @@ from table_writer.model.write import (
 from table_writer.model.write_mode import WriteMode
 
 STAGED_FORMAT: Final = 1
-LATER_FORMAT: Final = 2  # of a write that depends on rows which its table has: older libraries would not compare them
 LONGEST_EXPIRY_SECONDS: Final = 365 * 86_400.0
 OTHER_NAMES: Final = {"checkpoint": "hint", "key": "idempotency_key"}
 NOT_STORED: Final = frozenset({"write_id", "layout", "named_by_caller", "compacted"})
@@ -191,7 +190,7 @@ class StagedRecord:
         is_of_rows = bool(plan.reads) or plan.watched is not no_partition or is_fixed
         stored = {
             **{stored_name: getattr(plan, name) for name, stored_name in PLAN_NAMES.items()},
-            "format": LATER_FORMAT if is_of_rows else STAGED_FORMAT,
+            "format": STAGED_FORMAT,
             "created_at": plan.created_at.isoformat(),
             "based_on": None if plan.based_on is None else int(plan.based_on),
             "in_doubt": sorted(plan.in_doubt),
@@ -236,8 +235,7 @@ class StagedRecord:
         """
         subject = f"staged write {write_id} below {layout.root}"
         try:
-            if fields["format"] not in {STAGED_FORMAT, LATER_FORMAT}:
-                raise InvalidInputError(f"{subject} has format {fields['format']!r}: upgrade table_writer to read it")
+            require_understood(fields, subject, STAGED_FORMAT)
             record = _record(fields, layout, write_id)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             if isinstance(error, InvalidInputError):
@@ -291,7 +289,7 @@ def _record(fields: Mapping[str, Any], layout: TableLayout, write_id: str) -> St
     plan = msgspec.convert(plan_fields, WritePlan)
     if other.is_read_version and plan.based_on is not None:
         plan = dataclasses.replace(plan, based_on=ReadVersion(plan.based_on))
-    if fields["format"] == LATER_FORMAT:
+    if fields.keys() & OF_ROWS:
         reads = msgspec.convert(fields["reads"], list[list[tuple[Place, dict[str, FileFacts]]]])
         plan = dataclasses.replace(
             plan,

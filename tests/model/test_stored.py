@@ -89,7 +89,7 @@ def test_what_is_not_known_is_passed_over_unless_it_must_be_understood(path: Pat
     later = {**fields, "later": 1, "body": {**fields["body"], "more": [2]}, "must_understand": {}}
     assert LogEntry.from_json(json.dumps(later).encode(), root=root, version=version) == loaded(path)
     group = json.dumps({**fields, "must_understand": {"a group of tables": "0.3"}}).encode()
-    with pytest.raises(InvalidInputError, match=r"takes a newer table_writer .*: a group of tables \(since 0\.3\)"):
+    with pytest.raises(InvalidInputError, match=r"must not go on from it: .* 'a group of tables' \(since 0\.3\)"):
         LogEntry.from_json(group, root=root, version=version)
 
 

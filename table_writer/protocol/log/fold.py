@@ -20,7 +20,7 @@ from table_writer.model.write import TableLayout
 from table_writer.protocol.log.known_keys import KnownKeys
 from table_writer.protocol.log.state import CurrentPartition, LeftLocation, TableState
 
-FOLD_FORMAT: Final = 2  # another one for every change of what is stored: older folds are passed over then
+FOLD_FORMAT: Final = 1  # another one for every change of what is stored: older folds are passed over then
 
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,11 +38,11 @@ class _Folded(msgspec.Struct, frozen=True, kw_only=True):
     current: tuple[CurrentPartition, ...]
     left: tuple[LeftLocation, ...]
     deleted: tuple[tuple[str, int], ...]
-    held: tuple[EntryPartition, ...]
-    naming: tuple[tuple[str, tuple[int, ...]], ...]
-    added: tuple[str, ...]
+    contents: tuple[EntryPartition, ...]
+    named: tuple[tuple[str, tuple[int, ...]], ...]
+    grown: tuple[str, ...]
     vacuums: tuple[tuple[int, tuple[int, ...]], ...]
-    groups: dict[str, int]
+    batches: dict[str, int]
     keys: dict[str, int]
     rollbacks: tuple[tuple[int, int], ...]
 
@@ -59,11 +59,11 @@ def fold_to_json(state: TableState) -> bytes:
         current=tuple(state.current_partitions.values()),
         left=tuple(state.left_locations.values()),
         deleted=tuple((_text(place), version) for place, version in state.deleted_places.items()),
-        held=tuple(state.contents.values()),
-        naming=tuple((_text(place), versions) for place, versions in state.versions_by_place.items()),
-        added=tuple(map(_text, state.grown_places)),
+        contents=tuple(state.contents.values()),
+        named=tuple((_text(place), versions) for place, versions in state.versions_by_place.items()),
+        grown=tuple(map(_text, state.grown_places)),
         vacuums=tuple((version, tuple(sorted(by))) for version, by in state.vacuums.items()),
-        groups=state.keys.newest_batches,
+        batches=state.keys.newest_batches,
         keys=state.keys.published,
         rollbacks=tuple(state.keys.rollbacks.items()),
     )
@@ -97,11 +97,11 @@ def fold_from_json(data: bytes, *, layout: TableLayout, older_seconds: float) ->
         current_partitions={current.partition.values: current for current in folded.current},
         left_locations={left.location.place: left for left in folded.left},
         deleted_places={_place(location): version for location, version in folded.deleted},
-        contents={_place(str(content.new_location)): content for content in folded.held},
-        versions_by_place={_place(location): versions for location, versions in folded.naming},
-        grown_places=set(map(_place, folded.added)),
+        contents={_place(str(content.new_location)): content for content in folded.contents},
+        versions_by_place={_place(location): versions for location, versions in folded.named},
+        grown_places=set(map(_place, folded.grown)),
         vacuums={version: frozenset(by) for version, by in folded.vacuums},
-        keys=KnownKeys(published=folded.keys, older_batches=folded.groups, rollbacks=dict(folded.rollbacks)),
+        keys=KnownKeys(published=folded.keys, older_batches=folded.batches, rollbacks=dict(folded.rollbacks)),
     )
 
 
@@ -119,7 +119,7 @@ def _place(location: str) -> Place:
 
 def _change_locations(fields: dict[str, Any], change: Callable[[str], str], change_key: Callable[[str], str]) -> None:
     """Change every location and key: on the store they are relative to the table's root."""
-    for partition in (*(current["partition"] for current in fields["current"]), *fields["held"]):
+    for partition in (*(current["partition"] for current in fields["current"]), *fields["contents"]):
         for name in ("old_location", "new_location", "source"):
             if partition[name] is not None:
                 partition[name] = change(partition[name])
@@ -127,6 +127,6 @@ def _change_locations(fields: dict[str, Any], change: Callable[[str], str], chan
         left_location["location"] = change(left_location["location"])
         for listed in left_location["objects"]:
             listed["path"] = change_key(listed["path"])
-    for name in ("deleted", "naming"):
+    for name in ("deleted", "named"):
         fields[name] = [(change(location), rest) for location, rest in fields[name]]
-    fields["added"] = [change(location) for location in fields["added"]]
+    fields["grown"] = [change(location) for location in fields["grown"]]

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.model.entry import LogEntry, Outcome
+from table_writer.model.entry import LogEntry, NewerLibraryError, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.protocol.log.records import UNRECORDED, SlotRecord, moved_locations, superseded_locations
@@ -124,6 +124,8 @@ class Slots:
             entry = allowance.parsed(stored, parse)
         except TooMuchError as error:
             raise InvalidInputError(f"log entry {version} below {self._layout.root} cannot be read: {error}") from error
+        except NewerLibraryError:
+            raise
         except ValueError as error:
             what = f"log entry {version} below {self._layout.root} cannot be read: {error}"
             why = str(error) if isinstance(error, InvalidInputError) else what
