@@ -54,6 +54,7 @@ class Actor:
     counts_figures: bool = False  # of its files, so that a publish sets statistics after its switch
     answers: str = ""  # what Glue shows its role: all of it, as it is now, or see `worlds`
     refused: str = ""  # the call that its store refuses, as a role without a right
+    is_newer: bool = False  # of a library whose entries have a word that those of today do not know
 
 
 GIVEN_UP: Final = ("stage overwrite d1", "dying publish", "then move", "then recover", "then old call comes")
@@ -219,7 +220,11 @@ OF_A_ROLE: Final = {
     )
     for answers in ("d2 hidden", OLD_ANSWERS)
 }
-ACTORS: Final = OF_A_ROLE | OURS | OTHERS | EARLIER | LATER | APART | MIRRORED
+NEWER: Final = {
+    f"{name} by a newer library": replace(OURS[name], is_newer=True)
+    for name in ("append", "append in place", "overwrite", "rollback", "recover", "vacuum")
+}
+ACTORS: Final = OF_A_ROLE | NEWER | OURS | OTHERS | EARLIER | LATER | APART | MIRRORED
 ATOMIC: Final = frozenset(actor.operation for actor in (OTHERS | EARLIER).values()) | {"old_call_comes"}
 """What other tools do is one step here: how they order their calls is not this library's to decide."""
 

@@ -83,6 +83,15 @@ OF_LOOKS: Final = (
 )
 OF_PROOFS: Final = (
     Mutation(
+        "who does not know a word of an entry does not end it",
+        "model.entry:require_understood",
+        "if unknown:",
+        "if False:",
+        ("append by a newer library", "recover"),
+        Bound(1, 1),
+        200,
+    ),
+    Mutation(
         "a partition that was seen has to be proven gone anew",
         "protocol.operations.publisher:_Publish._comes_first",
         "self._added -= now.keys()",

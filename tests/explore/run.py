@@ -45,6 +45,7 @@ POLL_SECONDS: Final = 100.0  # who waits for a claim looks less often than it wa
 LATE_SECONDS: Final = 80_000.0  # a request that nobody sends on arrives within a day
 OF_CHANGES: Final = frozenset({"answer lost", "misreported", "late", "late and death", "twice"})
 """What happens to no call that only reads: a schedule that is shortened may come to one."""
+WORD: Final = b'"must_understand": {"a later word": "9.9"}, '
 TIMES: Final = re.compile(rb"\d{4}-\d\d-\d\d[T ][\d:.]+(\+00:00|Z)?|\d{10}(\.\d+)?")
 parsed: Final = cache(Location.parse)
 _read: Final = cache(LogEntry.from_json)
@@ -246,7 +247,8 @@ class Run(Simulation):
                 (deadline, "wall_seconds", lambda: self.now),  # it goes on where an actor's own clock stands still
                 (memory_store.uuid, "uuid4", lambda: UUID(int=next(numbers))),
                 (Location, "parse", parsed),
-                (LogEntry, "from_json", staticmethod(read)),
+                (LogEntry, "from_json", staticmethod(self._read_entry)),
+                (LogEntry, "to_json", self._storing(LogEntry.to_json)),
                 *((one, "look", self._watched(vars(one)["look"])) for one in _claimants() if "look" in vars(one)),
             ]
             kept = [vars(owner)[name] for owner, name, _ in replaced]
@@ -257,6 +259,20 @@ class Run(Simulation):
             finally:
                 for (owner, name, _), original in zip(replaced, kept, strict=True):
                     setattr(owner, name, original)
+
+    def _read_entry(self, data: bytes, *, root: Location, version: int) -> LogEntry:
+        """Read an entry, as the library does that is at work; who looks from outside knows all words."""
+        is_known = self.worker is None or self.worker.actor.is_newer or self._base.store.on_call is None
+        return read(data.replace(WORD, b"") if is_known else data, root=root, version=version)
+
+    def _storing(self, to_json: Callable[..., bytes]) -> Callable[..., bytes]:
+        """Return how an entry is stored by the library that is at work."""
+
+        def stored(entry: LogEntry, root: Location) -> bytes:
+            is_newer = self.worker is not None and self.worker.actor.is_newer
+            return to_json(entry, root).replace(b"{", b"{" + WORD, 1) if is_newer else to_json(entry, root)
+
+        return stored
 
     def _watched(self, look: Callable[..., Any]) -> Callable[..., Any]:
         """Return a claimant's look that knows whose it is."""
@@ -439,6 +455,7 @@ class Run(Simulation):
             self.oracle.blame(f"a call that only looks makes the call {call} {key}")
         if call in CHANGING and worker.looks:
             self.oracle.blame(f"a look makes the call {call} {key}")
+        self._require_understood(worker, call, key)
         if (call, phase) == (worker.actor.refused, "before"):
             raise StorageError(f"{call} is refused")
         is_fixed = call in {"get", "head"} and "/log/0" in key and key in self._base.store._objects
@@ -446,6 +463,13 @@ class Run(Simulation):
         event = self._hub.switch(point)
         if event is not None:
             self._happen(process, replace(event, service=service, call=call, phase=phase), key)
+
+    def _require_understood(self, worker: Worker, call: str, key: str) -> None:
+        """Nobody ends an entry, or goes on from it, who does not know a word of it."""
+        entry, _, ending = key.rpartition(".")
+        body = self._base.store._objects.get(f"{entry}.json", (b"", None))[0]
+        if call == "put_if_absent" and ending == "done" and WORD in plain(body) and not worker.actor.is_newer:
+            self.oracle.blame(f"{key} is put by a library that does not know a word of the entry")
 
     def _happen(self, process: Process, event: Event, key: str) -> None:
         if event.what == "misreported":
@@ -608,7 +632,8 @@ def carried_out(schedule: Schedule, ended: set[str] | None = None, *, is_told: b
     try:
         run.go()
         if not run.oracle.wrong:
-            run.went = run.outline()
+            with run.strings():
+                run.went = run.outline()
             state = run.state()
             if ended is None or state not in ended:
                 run.end()

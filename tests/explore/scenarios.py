@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from itertools import combinations_with_replacement, product
 from typing import Final
 
-from .actors import MIRRORED, OF_A_ROLE, OTHERS, OURS
+from .actors import MIRRORED, NEWER, OF_A_ROLE, OTHERS, OURS
 
 REPLACE: Final = "replace columns"
 LATE_COLUMNS: Final = ("old replacement comes", "old alter comes to other columns")
@@ -217,6 +217,10 @@ HANDED: Final = (
     *(("append", "recover", one) for one in ("mirror", "repair mirror", "handover")),
 )
 """Who writes while a table is handed over, or its mirror goes."""
+BESIDE: Final = tuple(
+    product(NEWER, ("append", "append in place", "overwrite", "rollback", "recover", "vacuum", "compact", "restore"))
+)
+"""A newer library beside that of today."""
 TRIPLES: Final[Mapping[str, Scenarios]] = {
     "": tuple(
         dict.fromkeys(
@@ -236,6 +240,7 @@ TRIPLES: Final[Mapping[str, Scenarios]] = {
                 ("append once", "batch", "append once"),
                 *ERASING,
                 *OTHERWISE,
+                *BESIDE,
             )
         )
     ),
