@@ -26,7 +26,7 @@ KINDS: Final = {  # by mode, the style class of a bar
     "compact": "c3",  # as its mark among the generations
 }
 OTHER_KIND: Final = "c5"
-DELETIONS: Final = {one.value for one, meaning in OF_OPERATION.items() if not meaning.changes_partitions}
+DELETIONS: Final = {operation.value for operation, meaning in OF_OPERATION.items() if not meaning.changes_partitions}
 IN_A_TABLE: Final = "The table of versions has the figures."
 
 
