@@ -312,7 +312,7 @@ class Oracle:
     def _original(self, entry: LogEntry) -> LogEntry:
         original = entry
         while (
-            original.operation is Operation.RECOVER and original.recovers and (found := self.entry(original.recovers))
+            original.meaning.repeats and original.recovers and (found := self.entry(original.recovers))
         ):
             original = found
         return original
