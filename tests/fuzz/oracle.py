@@ -311,9 +311,7 @@ class Oracle:
 
     def _original(self, entry: LogEntry) -> LogEntry:
         original = entry
-        while (
-            original.meaning.repeats and original.recovers and (found := self.entry(original.recovers))
-        ):
+        while original.meaning.repeats and original.recovers and (found := self.entry(original.recovers)):
             original = found
         return original
 
