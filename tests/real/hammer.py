@@ -63,7 +63,7 @@ def assert_no_update_is_lost(world: TableWorld, history: History) -> int:
     pairs = 0
     for index, later in enumerate(published):
         for earlier in published[:index]:
-            if later.mode != WriteMode.APPEND.value and earlier.partition_values & later.partition_values:
+            if later.mode is not WriteMode.APPEND and earlier.partition_values & later.partition_values:
                 pairs += 1
                 assert later.base_version >= earlier.version, "it was planned before the other one was published"
     now = {values: partition.location for values, partition in world.metastore.get_all_partitions(world.table).items()}
