@@ -40,8 +40,7 @@ from table_writer.jobs.upload.task import upload_rows
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.spark import open_gateway
 from table_writer.spark.widths import refusing_wide
-from table_writer.storage import open_store
-from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.object_store import ObjectStore, open_store
 from table_writer.testing import Lakehouse, lakehouse
 from tests.comet.settings import comet_settings
 

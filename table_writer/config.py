@@ -15,13 +15,14 @@ from table_writer.metastore.sasl import Token
 from table_writer.metastore.settings import GLUE_SCHEME, GlueSettings
 from table_writer.model.defaults import DIRECTORY_NAME, METASTORE_TIMEOUT_SECONDS, PUBLISH_TIMEOUT_SECONDS
 from table_writer.model.entry import WRITE_ID
-from table_writer.model.location import AZURE_SCHEMES, GCS_SCHEMES, S3_SCHEMES, Location, without_login
+from table_writer.model.location import Location, without_login
 from table_writer.model.message import FILE_NAME_PREFIX, is_file_name_prefix
 from table_writer.model.new_table import NewTable
 from table_writer.model.upload_spec import MAX_PART_BYTES, MIB, MIN_PART_BYTES
 from table_writer.model.write_mode import WriteMode
 from table_writer.progress import PROGRESS_CHOICES, ProgressListener
-from table_writer.storage.hadoop import S3Overrides
+from table_writer.storage.kinds import BY_SCHEME, known_kind
+from table_writer.storage.s3.hadoop import S3Overrides
 
 DAY_SECONDS: Final = 86_400
 MOST_EXAMPLES: Final = 5  # rows that a failed check shows
@@ -39,7 +40,6 @@ MOST_FIGURES: Final = 1_000  # partitions x columns of a write: what costs Hive 
 EmptyAction = Literal["error", "ignore", "replace"]
 MarkSuccess = bool | Literal["partitions"]
 Renames = Literal["note", "error"]
-REPORT_SCHEMES: Final = S3_SCHEMES | AZURE_SCHEMES | GCS_SCHEMES | {"file"}
 MirrorKind = Literal["delta", "iceberg"]
 MIRROR_KINDS: Final[tuple[str, ...]] = get_args(MirrorKind)
 
@@ -213,8 +213,8 @@ class TableWriterConfig:
         if self.report_directory is not None:
             location = Location.parse(self.report_directory)
             object.__setattr__(self, "report_directory", str(location))  # without a login
-            rule = location.scheme in REPORT_SCHEMES
-            _require(self, {"report_directory": (rule, f"a location of {', '.join(sorted(REPORT_SCHEMES))}")})
+            rule = known_kind(location) is not None
+            _require(self, {"report_directory": (rule, f"a location of {', '.join(sorted(BY_SCHEME))}")})
         if self.metastore and self.metastore_uris:
             rule = all(uri.startswith(GLUE_SCHEME) for uri in self.metastore_uris) == (self.metastore == "glue")
             _require(self, {"metastore_uris": (rule, f"addresses of metastore={self.metastore!r}")})

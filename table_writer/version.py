@@ -18,15 +18,25 @@ DISTRIBUTION: Final = "hive-table-writer"
 MODULES_OF_TASKS: Final = {
     "": "__init__ checked errors version",
     "model/": "__init__ column_figures column_statistics location message partition_value process table upload_spec",
-    "storage/": (
-        "__init__ answers azure azure_client gcs gcs_bucket gcs_client local object_store remote"
-        " parquet_rows s3 s3_advice s3_client s3_credentials settings worker"
-    ),
+    "storage/": "__init__ answers bucket_rules causes object_store parquet_rows remote request_settings worker",
     "jobs/": "__init__",
     "jobs/upload/": "__init__ arrays figures files parquet partitioning parts task",
 }
-FILES_OF_TASKS: Final = tuple(
-    f"{folder}{name}.py" for folder, names in MODULES_OF_TASKS.items() for name in names.split()
+OF_DRIVERS: Final = frozenset({"kind.py", "hadoop.py"})  # of a store's package: tasks get its settings ready-made
+
+
+def _files_of_stores() -> Iterator[str]:
+    """Yield the files of each kind of store that tasks import: what is new below ``storage/`` is among them."""
+    storage = files("table_writer").joinpath("storage")
+    packages = (place for place in storage.iterdir() if place.is_dir()) if storage.is_dir() else ()
+    for package in packages:
+        names = {place.name for place in package.iterdir()} - OF_DRIVERS
+        yield from (f"storage/{package.name}/{name}" for name in names if name.endswith(".py"))
+
+
+FILES_OF_TASKS: Final = (
+    *(f"{folder}{name}.py" for folder, names in MODULES_OF_TASKS.items() for name in names.split()),
+    *sorted(_files_of_stores()),
 )
 """The files that Spark's tasks import: executors are sent these, and have to have them as the driver has."""
 

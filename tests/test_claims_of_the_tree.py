@@ -238,8 +238,20 @@ def test_executors_need_no_requirement_but_pyarrow_botocore_and_spark_itself() -
     requirements = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     names = {re.split(r"[^\w.-]", text)[0].lower().replace("-", "_") for text in requirements} | {"botocore"}
     modules = (
-        "table_writer.jobs.upload.task, table_writer.storage.worker, table_writer.storage.s3"  # opened by its settings
+        "table_writer.jobs.upload.task, table_writer.storage.worker, table_writer.storage.s3.store"  # opened by its settings
     )
     program = f"import sys, {modules}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True).stdout
     assert names & {module.split(".")[0].lower() for module in loaded.split()} == {"pyarrow", "botocore", "pyspark"}
+
+
+def test_no_file_but_a_store_s_own_asks_for_a_scheme() -> None:
+    """A store is one value: a new one is known wherever the old ones are."""
+    asking: set[str] = set()
+    for path in PACKAGE.rglob("*.py"):
+        compared = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Compare))
+        sides = [side for node in compared for side in (node.left, *node.comparators)]
+        if any(isinstance(side, ast.Attribute) and side.attr == "scheme" for side in sides):
+            asking.add(path.relative_to(PACKAGE).as_posix())
+    addresses = {"metastore/hive_objects.py", "metastore/settings.py", "storage/azure/hadoop.py"}  # parts of a URL
+    assert asking - addresses == {"storage/s3/hadoop.py"}

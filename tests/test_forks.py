@@ -26,9 +26,10 @@ from table_writer.model.table import Column, Table, TableName
 from table_writer.progress import Progress, WriteProgress, current, report_progress
 from table_writer.protocol.table.services import Services
 from table_writer.reports.listeners import BarListener
-from table_writer.storage.local import LocalStore
-from table_writer.storage.s3 import S3Store
-from table_writer.storage.settings import S3Settings, StaticKeys
+from table_writer.storage.local.store import LocalStore
+from table_writer.storage.request_settings import RequestSettings
+from table_writer.storage.s3.settings import S3Settings, StaticKeys
+from table_writer.storage.s3.store import S3Store
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.doubles.memory_store import MemoryStore
 from tests.forked import MetastoreOfNames, StoreOfNames, in_child, serving
@@ -63,7 +64,12 @@ def metastore(hive: MetastoreOfNames) -> Iterator[HiveMetastore]:
 def store(s3: StoreOfNames) -> S3Store:
     keys = StaticKeys(access_key="AKIAME", secret_key="hush")
     settings = S3Settings(
-        bucket="mart", endpoint_url=s3.url, region="us-east-1", path_style=True, credentials=(keys,), max_attempts=1
+        bucket="mart",
+        endpoint_url=s3.url,
+        region="us-east-1",
+        path_style=True,
+        credentials=(keys,),
+        requests=RequestSettings(max_attempts=1),
     )
     return S3Store(settings)
 
@@ -359,7 +365,7 @@ LOCAL_TO_A_CALL = {
     "protocol/log/registration.py": "asked only by the process that made it",
     "progress.py": "asked only by the process that made it",
     "metastore/connection.py": "of a line, which a process holds",
-    "storage/s3_credentials.py": "of a client, which a process holds",
+    "storage/s3/credentials.py": "of a client, which a process holds",
     "many/round.py": "the event of one call; a fork in the middle of it has none of its threads",
 }
 """Where locks, events, pools and threads are made without a PerProcess, and why a fork does them no harm."""

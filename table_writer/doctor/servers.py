@@ -15,50 +15,24 @@ from table_writer.errors import MetastoreError, PartitionExistsError, TableWrite
 from table_writer.metastore.connection import RefusedError
 from table_writer.metastore.protocol import CAUSE, compares_and_sets
 from table_writer.metastore.settings import GLUE_BATCH, GLUE_SCHEME
-from table_writer.model.location import AZURE_SCHEMES, GCS_SCHEMES, Location
 from table_writer.protocol.log.history import History
 from table_writer.reports.health_reports import Finding
+from table_writer.storage.bucket_rules import LifecycleRule, TellsRules
+from table_writer.storage.kinds import kind_of
 from table_writer.storage.proof import MAX_SKEW_SECONDS, TRIALS, Probe, RefutedError, clock_skew_seconds, race
-from table_writer.storage.s3 import LifecycleRule, S3Store, bucket_versioning, incomplete_upload_rules
-from table_writer.storage.settings import GCS_UPLOADS
 
 Answer = TypeVar("Answer")
-ACTIONS: Final = {  # by request, the action of the policy, and whether it is one of the bucket
-    "put an object": ("s3:PutObject", False),
-    "get an object": ("s3:GetObject", False),
-    "see that an object is not there": ("s3:ListBucket", True),  # without it S3 answers 403 instead of 404
-    "list objects": ("s3:ListBucket", True),
-    "delete an object": ("s3:DeleteObject", False),
-    "create an upload": ("s3:PutObject", False),
-    "upload a part": ("s3:PutObject", False),
-    "list uploads": ("s3:ListBucketMultipartUploads", True),
-    "abort an upload": ("s3:AbortMultipartUpload", False),
+REQUESTS: Final = {  # what is tried, and the kind of request whose permission it takes
+    "put an object": "PutObject",
+    "get an object": "GetObject",
+    "see that an object is not there": "ListObjectsV2",  # without it stores answer 403 instead of 404
+    "list objects": "ListObjectsV2",
+    "delete an object": "DeleteObject",
+    "create an upload": "CreateMultipartUpload",
+    "upload a part": "UploadPart",
+    "list uploads": "ListMultipartUploads",
+    "abort an upload": "AbortMultipartUpload",
 }
-
-AZURE_PERMISSIONS: Final = {  # by request, the letter of a SAS token; one role of Entra ID allows all of them
-    "put an object": "create and write (cw)",
-    "get an object": "read (r)",
-    "see that an object is not there": "list (l), without which Azure answers 403 instead of 404",
-    "list objects": "list (l)",
-    "delete an object": "delete (d)",
-    "create an upload": "write (w)",
-    "upload a part": "create and write (cw)",
-    "list uploads": "read and list (rl)",
-    "abort an upload": "create, write and delete (cwd)",
-}
-
-GCS_PERMISSIONS: Final = {  # by request, of storage.objects; one role allows all of them
-    "put an object": ("create", "delete"),  # of what it replaces
-    "get an object": ("get",),
-    "see that an object is not there": ("list",),  # without it Google answers 403 instead of 404
-    "list objects": ("list",),
-    "delete an object": ("delete",),
-    "create an upload": ("create",),
-    "upload a part": ("create",),
-    "list uploads": ("list",),
-    "abort an upload": ("list", "delete"),
-}
-
 LEAVES_TRACES: Final = frozenset({"delete an object", "abort an upload"})
 WANTED_DAYS: Final = 7
 WRITE_ID_TIME: Final = "%Y%m%dT%H%M%S"
@@ -78,20 +52,6 @@ NO_UPLOADS_LISTED: Final = warning(
     " leave, and it is paid for",
     'add a lifecycle rule {"AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7}} to the bucket, or use the'
     " store's own setting for stale uploads",
-)
-
-AZURE_RULES: Final = note(
-    "Azure discards pending uploads after a week by itself, which ends a write that uploads longer. Whether lifecycle"
-    " rules, soft delete or versioning of the account delete or keep files cannot be read through the Blob service",
-    "let no lifecycle rule delete blobs below the table: it knows nothing of partitions. With soft delete or versioning"
-    " what vacuum deletes stays, and is paid for",
-)
-
-GCS_RULES: Final = note(
-    "whether lifecycle rules, soft delete, retention or versioning of the bucket delete or keep files cannot be read"
-    " with a role for objects. Soft delete, seven days where nobody has changed it, keeps the parts of each write",
-    "turn soft delete off for the bucket, or pay for each file twice for these days; let no lifecycle rule delete"
-    f" objects below the table, and one delete what is older than a week below {GCS_UPLOADS}",
 )
 
 
@@ -134,7 +94,7 @@ def permissions(subject: Subject) -> Iterable[Finding]:
             if listed_ids is not None and upload_id not in listed_ids:
                 findings.append(NO_UPLOADS_LISTED)
             try_request("abort an upload", lambda: store.abort_upload(key, upload_id))
-    return findings or [ok(f"all {len(ACTIONS)} kinds of request are allowed below {subject.opened.layout.own}")]
+    return findings or [ok(f"all {len(REQUESTS)} kinds of request are allowed below {subject.opened.layout.own}")]
 
 
 def clock(subject: Subject) -> Iterable[Finding]:
@@ -152,23 +112,8 @@ def clock(subject: Subject) -> Iterable[Finding]:
 
 
 def _advice(subject: Subject, what: str) -> str:
-    own: Location = subject.opened.layout.own
-    if own.scheme == "file":
-        return f"let this user read and write {own}"
-    if own.scheme in AZURE_SCHEMES:
-        return (
-            f"give the login the role Storage Blob Data Contributor on the container of {own}, or the SAS token the"
-            f" permission to {AZURE_PERMISSIONS[what]}, if this login is to write or to maintain the table"
-        )
-    if own.scheme in GCS_SCHEMES:
-        permissions = " and ".join(f"storage.objects.{permission}" for permission in GCS_PERMISSIONS[what])
-        return (
-            f"give the login the role Storage Object User on the bucket of {own}, or {permissions} below the table and"
-            f" below {GCS_UPLOADS} in the bucket's root, if this login is to write or to maintain the table"
-        )
-    action, of_bucket = ACTIONS[what]
-    resource = f"arn:aws:s3:::{own.bucket}" if of_bucket else f"arn:aws:s3:::{own.bucket}/{own.key}*"
-    return f"allow {action} on {resource}, if this role is to write or to maintain the table"
+    own = subject.opened.layout.own
+    return kind_of(own).permission(own, REQUESTS[what])
 
 
 @contextmanager
@@ -184,21 +129,21 @@ def _probe(subject: Subject) -> Iterator[Probe]:
 
 
 def lifecycle(subject: Subject) -> Iterable[Finding]:
-    store = subject.opened.store
-    if subject.opened.layout.own.scheme in AZURE_SCHEMES:
-        yield AZURE_RULES
-    if subject.opened.layout.own.scheme in GCS_SCHEMES:
-        yield GCS_RULES
-    if not isinstance(store, S3Store):
+    store, root = subject.opened.store, subject.opened.layout.root
+    if unread := kind_of(root).unread_rules:
+        yield note(*unread)
+    if not isinstance(store, TellsRules):
         return
-    rules = incomplete_upload_rules(store, subject.opened.layout.root.key)
+    bucket = store.rules()
+    rules = bucket.lifecycle(root.key)
     if rules is None:
+        allow = kind_of(root).permission(root, "GetBucketLifecycleConfiguration")
         yield note(
-            f"the rules of bucket {store.bucket} cannot be read, or its store knows none: they are not checked",
-            f"allow s3:GetLifecycleConfiguration on arn:aws:s3:::{store.bucket}, or ask who owns the bucket",
+            f"the rules of bucket {bucket.bucket} cannot be read, or its store knows none: they are not checked",
+            f"{allow}; or ask who owns the bucket",
         )
     else:
-        yield from lifecycle_findings(rules, subject.opened.layout.root.key, longest_write(subject.history()))
+        yield from lifecycle_findings(rules, root.key, longest_write(subject.history()))
 
 
 def lifecycle_findings(rules: Collection[LifecycleRule], root_key: str, longest: timedelta) -> list[Finding]:
@@ -279,15 +224,16 @@ def longest_write(history: History) -> timedelta:
 
 def versioning(subject: Subject) -> Iterable[Finding]:
     store = subject.opened.store
-    if not isinstance(store, S3Store):
+    if not isinstance(store, TellsRules):
         return
-    state = bucket_versioning(store)
+    rules, root = store.rules(), subject.opened.layout.root
+    state = rules.versioning()
     if state == "Unversioned":
         yield ok("the bucket keeps no old versions: what vacuum deletes is gone")
     elif state is None:
         yield note(
-            f"whether bucket {store.bucket} keeps old versions cannot be read, or its store does not know them",
-            f"allow s3:GetBucketVersioning on arn:aws:s3:::{store.bucket}, or ask who owns the bucket",
+            f"whether bucket {rules.bucket} keeps old versions cannot be read, or its store does not know them",
+            f"{kind_of(root).permission(root, 'GetBucketVersioning')}; or ask who owns the bucket",
         )
     else:
         yield note(

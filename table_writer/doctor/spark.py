@@ -15,7 +15,9 @@ from table_writer.jobs.plan.parquet_settings import FileSettings
 from table_writer.metastore.settings import unusable_client
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.reports.health_reports import Finding
-from table_writer.storage.hadoop import bucket_values, part_bytes, why_renamed
+from table_writer.storage.kinds import kind_of
+from table_writer.storage.s3.hadoop import bucket_values
+from table_writer.storage.store_kind import Tuning
 
 MIB: Final = 1024 * 1024
 ZSTD_LEVEL: Final = LEVEL_KEYS["zstd"]
@@ -100,10 +102,15 @@ def memory(subject: Subject) -> Iterable[Finding]:
         )
 
 
+def _tuning(subject: Subject) -> Tuning:
+    root = subject.opened.layout.root
+    return kind_of(root).tuning(root, subject.hadoop)
+
+
 def _bound_bytes(subject: Subject) -> int:
     opened = subject.opened
     config = opened.config
-    configured = part_bytes(opened.layout.root, subject.hadoop) or LARGEST_PART_BYTES
+    configured = _tuning(subject).part_bytes or LARGEST_PART_BYTES
     spec = UploadSpec(
         write_id="w",
         key_prefix="w/",
@@ -134,7 +141,7 @@ def _room(subject: Subject) -> tuple[str, int]:
 
 
 def part_size(subject: Subject) -> Iterable[Finding]:
-    configured = part_bytes(subject.opened.layout.root, subject.hadoop)
+    configured = _tuning(subject).part_bytes
     if subject.opened.config.part_size_bytes is None and configured is not None and configured < SMALLEST_PART_BYTES:
         yield error(
             f"fs.s3a.multipart.size is {configured:,} bytes; S3 takes no part under 5 MiB, so every write is refused",
@@ -238,11 +245,13 @@ def committer(subject: Subject) -> Iterable[Finding]:
     table, root = subject.opened.table, subject.opened.layout.root
     jar_settings = [setting(subject, name) for name in SAYING_JARS]
     missing_jar = "" if any(word in text for text in jar_settings for word in OF_THE_JAR) else CLOUD_JAR
-    reason, advice = why_renamed(root, subject.hadoop, subject.opened.session.missing_jar or missing_jar)
+    renames = kind_of(root).renames(root, subject.hadoop, subject.opened.session.missing_jar or missing_jar)
     if is_arrows(table):
         yield ok("this library writes the table's files itself, and renames none")
-    elif reason:
-        yield note(f"{table.name} is written by Spark's own writer, which renames its files: {reason}", advice)
+    elif renames.why and renames.is_certain:
+        yield note(
+            f"{table.name} is written by Spark's own writer, which renames its files: {renames.why}", renames.advice
+        )
     else:
         yield ok("Spark's own writer, which writes this table, has no renames to tell of")
 

@@ -18,10 +18,11 @@ from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 from table_writer.errors import needs_extra
 from table_writer.events.event import Source, TableEvent
 from table_writer.model.check_result import CheckResult
-from table_writer.model.location import AZURE_SCHEMES, GCS_SCHEMES, S3_SCHEMES, Location
+from table_writer.model.location import Location
 from table_writer.model.process import PerProcess
 from table_writer.model.table import Column
 from table_writer.model.write_mode import WriteMode
+from table_writer.storage.kinds import known_kind
 from table_writer.version import __version__
 
 with needs_extra("openlineage", "OpenLineageListener"):
@@ -59,7 +60,7 @@ STATES: Final = {  # of a run, by the outcome of the call
     "failed": RunState.FAIL,
     "unknown": RunState.RUNNING,  # its recovery ends the run
 }
-KEYS_WITHOUT_SLASH: Final = AZURE_SCHEMES | GCS_SCHEMES | {"wasb", "wasbs"}  # as those of S3
+KEYS_WITHOUT_SLASH: Final = {"wasb", "wasbs"}  # as those of S3
 OF_STAGED: Final = ("publish", "discard")  # as modes, for a write_id that is not staged
 OVERWRITES: Final = {"rollback", *(mode.value for mode in WriteMode if not mode.facts.builds_on_what_is_there)}
 
@@ -288,10 +289,10 @@ def place_name(location: str) -> tuple[str, str] | None:
     if parsed is None:
         return None
     scheme, key = parsed.scheme, parsed.key.rstrip("/")
-    if scheme in S3_SCHEMES:
-        return f"s3://{parsed.bucket}", key or "/"
-    if scheme in KEYS_WITHOUT_SLASH:
-        return f"{'abfss' if scheme in AZURE_SCHEMES else scheme}://{parsed.bucket}", key or "/"
+    kind = known_kind(parsed)
+    namespace = kind.lineage if kind else scheme if scheme in KEYS_WITHOUT_SLASH else ""
+    if namespace:
+        return f"{namespace}://{parsed.bucket}", key or "/"
     return (f"{scheme}://{parsed.bucket}" if parsed.bucket else scheme), f"/{key}"
 
 

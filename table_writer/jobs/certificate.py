@@ -25,8 +25,8 @@ from table_writer.protocol.table.open_table import OpenTable
 from table_writer.protocol.table.root_markers import DELTA_LOG, ICEBERG_MIRROR
 from table_writer.protocol.vacuum.due import HISTORY_RETENTION, Traces, look_for_traces
 from table_writer.reports.erasure_report import ErasedObject, ErasureReport
+from table_writer.storage.bucket_rules import TellsRules
 from table_writer.storage.object_store import ObjectStore, many
-from table_writer.storage.s3 import S3Store, bucket_versioning
 from table_writer.storage.table_files import files_at
 
 # whose names and bodies say no values
@@ -292,14 +292,15 @@ def _in_mirrors(erased: Erased) -> Iterator[Finding]:
 def _in_store(erased: Erased) -> Iterator[Finding]:
     """Say what the store may keep of objects that are deleted."""
     store = erased.opened.store
-    if not isinstance(store, S3Store):
+    if not isinstance(store, TellsRules):
         yield unknown("what the store keeps of deleted objects (versions, soft delete)")
         return
-    state = bucket_versioning(store)
+    rules = store.rules()
+    state = rules.versioning()
     if state is None:
-        yield unknown(f"whether bucket {store.bucket} keeps versions of deleted objects: that cannot be read")
+        yield unknown(f"whether bucket {rules.bucket} keeps versions of deleted objects: that cannot be read")
     elif state != "Unversioned":
-        yield left(f"versioning of bucket {store.bucket} is {state.lower()}: versions of deleted objects stay")
+        yield left(f"versioning of bucket {rules.bucket} is {state.lower()}: versions of deleted objects stay")
 
 
 def _in_metastore(erased: Erased) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from table_writer.errors import InvalidInputError, StorageError, TableWriterErro
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.progress import current
 from table_writer.protocol.table.open_table import OpenTable
-from table_writer.storage.hadoop import committer_threads
+from table_writer.storage.kinds import kind_of
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 from table_writer.storage.table_files import COPY_THREADS, abort_uploads, delete_keys
 
@@ -26,7 +26,7 @@ A request takes 1.4 ms of the one interpreter, however many threads wait for it,
 each takes 20 ms: 2,000 take three to five seconds. A Spark job that asks executors takes as long as some hundred
 requests, and its tasks share the rest among them.
 """
-THREADS: Final = 8  # Hadoop's default of fs.s3a.committer.threads, for stores that are not S3
+THREADS: Final = 8  # Hadoop's default of fs.s3a.committer.threads, which other stores have not
 INTERRUPT_SECONDS: Final = 0.5  # a signal that arrives just before Python blocks on a lock is seen after this long
 Item = TypeVar("Item")
 Spread = Callable[[Iterable[PendingUpload]], None]
@@ -47,7 +47,8 @@ class Completer:
     @classmethod
     def of(cls, opened: OpenTable) -> Self:
         """Return the completer of a table's writes."""
-        configured = committer_threads(opened.layout.root, opened.session.hadoop)
+        root = opened.layout.root
+        configured = kind_of(root).tuning(root, opened.session.hadoop).committer_threads
         return cls(opened.store, threads=opened.config.complete_threads or configured or THREADS)
 
     def complete(

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
@@ -31,13 +30,9 @@ from table_writer.protocol.table.root_markers import refuse_marked_root
 from table_writer.protocol.table.services import AnySettings, Services, open_metastore
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, in_partitions, quoted, without_query_log
-from table_writer.storage import open_store
-from table_writer.storage.object_store import ObjectStore
-from table_writer.storage.settings import StoreSettings
+from table_writer.storage.kinds import KINDS, SECRETS
+from table_writer.storage.object_store import ObjectStore, StoreSettings, open_store
 from table_writer.storage.table_files import written_placeholders
-
-KEYS: Final = ("access.key", "secret.key", "session.token")
-BUCKET_KEYS: Final = tuple(f".{suffix}" for suffix in KEYS)
 
 
 class SessionServices(Services):
@@ -124,12 +119,12 @@ class SessionServices(Services):
         return opened
 
     def _renew_keys(self) -> None:
-        """Take the keys of S3 that were set in the session since the last call: a long-lived session renews them.
+        """Take the keys of stores that were set in the session since the last call: a long-lived session renews them.
 
         Executors get them with the next job; a store is opened anew for them.
         """
         hadoop = self.session.hadoop
-        names = {f"fs.s3a.{suffix}" for suffix in KEYS} | {name for name in hadoop if name.endswith(BUCKET_KEYS)}
+        names = {*filter(SECRETS.fullmatch, hadoop), *(name for kind in KINDS for name in kind.keys)}
         current_values = open_gateway(self._spark).hadoop_values(names - self.config.hadoop.keys())
         if any(hadoop.get(name) != value for name, value in current_values.items()):
             self.session = replace(self.session, hadoop={**hadoop, **current_values})

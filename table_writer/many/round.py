@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from table_writer.checked import nearest
 from table_writer.errors import InvalidInputError, MetastoreError, counted
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.location import AZURE_SCHEMES, GCS_SCHEMES, S3_SCHEMES, Location
+from table_writer.model.location import Location
 from table_writer.model.table import ROOT_PARAMETER, SPARK_CATALOG, Table, TableName, name_parts
 from table_writer.model.table_kind import format_of_others
 from table_writer.progress import current
@@ -24,6 +24,7 @@ from table_writer.protocol.table.services import Services
 from table_writer.reports.listeners import show_progress
 from table_writer.reports.many_reports import NOT_BEGUN, ManyInterruptedError, TableResult
 from table_writer.reports.report import Report
+from table_writer.storage.kinds import known_kind
 
 logger = logging.getLogger(__name__)
 MOST_WORKERS: Final = 64
@@ -126,7 +127,7 @@ def _may_be_ours(table: Table) -> bool:
     if not table.location or "VIEW" in table.kind or format_of_others(table):
         return False
     location = Location.parse_any(table.root)
-    is_known = location is not None and location.scheme in {*S3_SCHEMES, *AZURE_SCHEMES, *GCS_SCHEMES, "file"}
+    is_known = location is not None and known_kind(location) is not None
     return is_known or ROOT_PARAMETER in table.parameters
 
 

@@ -9,9 +9,11 @@ from typing import Final
 
 from table_writer.errors import InvalidInputError
 
-S3_SCHEMES: Final = frozenset({"s3", "s3a", "s3n"})  # three spellings of one store: Hadoop's connectors, and EMR's
-AZURE_SCHEMES: Final = frozenset({"abfss", "abfs"})  # with TLS, and with or without: one store
-GCS_SCHEMES: Final = frozenset({"gs"})
+SPELLINGS: Final = {  # schemes that are another spelling of one store, of which all other schemes are one each
+    "s3a": "s3",  # Hadoop's connector of today; the first and the second were EMR's too
+    "s3n": "s3",
+    "abfss": "abfs",  # with TLS, and with or without
+}
 Place = tuple[str, str, str]  # store, bucket and key: what two spellings of one location have in common
 
 # Old Hadoops took keys there. A bucket has no colon, so keys that were not escaped (``s3a://KEY:se/cret@``) are known.
@@ -72,10 +74,11 @@ class Location:
 
         Azure's hosts are written in any case, and name one account by its ``dfs`` and its ``blob`` service.
         """
-        if self.scheme in AZURE_SCHEMES:
+        store = SPELLINGS.get(self.scheme, self.scheme)
+        if store == "abfs":
             container, at, host = self.bucket.rpartition("@")
-            return ("abfs", f"{container}{at}{host.lower().replace('.blob.', '.dfs.', 1)}", self.key)
-        return ("s3" if self.scheme in S3_SCHEMES else self.scheme, self.bucket, self.key)
+            return (store, f"{container}{at}{host.lower().replace('.blob.', '.dfs.', 1)}", self.key)
+        return (store, self.bucket, self.key)
 
     def same_place(self, other: Location) -> bool:
         """Return whether both name one directory, however they are spelled."""

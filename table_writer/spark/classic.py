@@ -62,14 +62,14 @@ from table_writer.spark.sql import (
     without_logs_of,
     without_query_log,
 )
+from table_writer.storage.kinds import KINDS, SECRETS
 
-OTHERS_SECRETS: Final = re.compile(
-    r"fs\.azure\.(account\.key|account\.oauth2\.client\.secret|sas\.fixed\.token)(\..*)?"
-    r"|fs\.gs\.auth\.(service\.account\.private\.key(\.id)?|client\.secret|refresh\.token)"
-)
-SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
 BUILT_IN_CLIENT: Final = "2.3"  # of Hive, in every Spark from 3.0 to 4.3
-PROVIDER_PATHS: Final = ("hadoop.security.credential.provider.path", "fs.s3a.security.credential.provider.path")
+SECRETS_PATH: Final = "hadoop.security.credential.provider.path"
+PROVIDER_PATHS: Final = (  # a store's own come first, as for its connector
+    *(f"{kind.hadoop_prefix}security.credential.provider.path" for kind in KINDS if kind.hadoop_prefix),
+    SECRETS_PATH,
+)
 URIS: Final = "hive.metastore.uris"
 SIGNATURE: Final = "hive.metastore.token.signature"  # the service of the token that Hive's client takes
 OF_FETCHING: Final = {
@@ -320,14 +320,13 @@ def _hadoop_settings(hadoop: Any, java: Any) -> dict[str, str]:
         for prefix in HADOOP_PREFIXES
         for name, value in _texts(hadoop.getPropsWithPrefix(prefix), java).items()
     }
-    if any(hadoop.get(path) for path in PROVIDER_PATHS):  # secrets kept in a credential store (JCEKS)
-        for suffix in SECRETS:
-            password = hadoop.getPassword(f"fs.s3a.{suffix}")
-            if password is not None:
-                found[f"fs.s3a.{suffix}"] = "".join(password)
-        for provider in java.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(hadoop):
-            for name in filter(OTHERS_SECRETS.fullmatch, provider.getAliases()):  # Azure's hold the account's name
-                found[name] = "".join(hadoop.getPassword(name))
+    paths = [path for path in map(hadoop.get, PROVIDER_PATHS) if path]
+    if paths:  # secrets kept in a credential store (JCEKS)
+        keeping = java.org.apache.hadoop.conf.Configuration(hadoop)
+        keeping.set(SECRETS_PATH, ",".join(paths))
+        for provider in java.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(keeping):
+            for name in filter(SECRETS.fullmatch, provider.getAliases()):  # Azure's hold the account's name
+                found[name] = "".join(keeping.getPassword(name))
     return found
 
 

@@ -65,7 +65,7 @@ from table_writer.spark.sql import (
     version_named,
     without_query_log,
 )
-from table_writer.storage.hadoop import with_environment
+from table_writer.storage.s3.hadoop import with_environment
 
 OLDEST: Final = (4, 1)  # of the servers that this was measured with
 BUILT_IN_CLIENT: Final = "2.3"  # of Hive, in every Spark from 3.0 to 4.3

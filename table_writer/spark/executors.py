@@ -21,6 +21,7 @@ from table_writer.progress import current
 from table_writer.spark.gateway import TASK, Answer, Item, SparkGateway
 from table_writer.spark.shipping import is_in_a_zip, package_of_tasks
 from table_writer.spark.sql import SPARK_ERRORS, fetched, spark_sentence
+from table_writer.storage.kinds import KINDS
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError
 from table_writer.storage.table_files import batches
 from table_writer.storage.worker import completer, copier
@@ -33,10 +34,9 @@ ITEMS_PER_TASK: Final = 500
 TASKS_PER_JOB: Final = 40  # 20,000 uploads: no store takes more at a time, and 100,000 would be held twice while packed
 MANY_COPIES: Final = 2_000  # a Spark job takes as long as some hundred requests
 REQUIRED: Final = (("pyarrow", 21), ("botocore", 1))  # with the lowest major version; boto3 brings the second
-REQUIRED_FOR: Final = {  # by the module that is loaded once this process has opened a store there
-    "table_writer.storage.azure": ("azure.storage.blob", 12),
-    "table_writer.storage.gcs": ("google.auth", 2),
-}
+OF_STORES: Final = ", ".join(
+    f"for {kind.name} {' and '.join(map(repr, kind.requirements))} as well" for kind in KINDS if kind.requirements
+)
 MAX_PROBES: Final = 64
 _prepared: Final[set[tuple[str, int]]] = set()
 _preparing: Final = PerProcess(threading.Lock)
@@ -73,8 +73,9 @@ def prepare_executors(context: SparkContext) -> None:
 
 
 def required_of_executors() -> tuple[tuple[str, int], ...]:
-    """Return the libraries that executors must import: Azure's and Google's only once a store there was opened here."""
-    return (*REQUIRED, *(library for module, library in REQUIRED_FOR.items() if module in sys.modules))
+    """Return the libraries that executors must import: those of one kind of store only once one was opened here."""
+    opened = (kind for kind in KINDS if f"{kind.package}.store" in sys.modules)
+    return (*REQUIRED, *(library for kind in opened for library in kind.libraries))
 
 
 def prepare_session(spark: Any) -> None:
@@ -135,8 +136,7 @@ def _require_none(answers: Sequence[str]) -> None:
     if lacking:
         raise InvalidInputError(
             f"{'; '.join(lacking)}. Install table_writer's requirements where executors run (pip install 'pyarrow>=21' "
-            "'boto3>=1.36', for Azure 'azure-storage-blob>=12.24' and 'azure-identity>=1.17' as well, for gs:// "
-            "'google-auth[requests]>=2.29', or ship an environment with spark.archives), or set "
+            f"'boto3>=1.36', {OF_STORES}, or ship an environment with spark.archives), or set "
             "spark.pyspark.python (or PYSPARK_PYTHON) to an interpreter that has them, and start the session again"
         )
 

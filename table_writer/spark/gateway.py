@@ -23,6 +23,7 @@ from table_writer.model.table_read import TableRead
 from table_writer.model.write import WritePlan
 from table_writer.protocol.table.open_table import OpenTable
 from table_writer.spark.statement import Statements
+from table_writer.storage.kinds import KINDS
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -30,17 +31,8 @@ Counted = Callable[[int, int], tuple[int, int, str]]
 """Turns the numbers of finished and of all tasks into progress: what is done, what there is to do, and its unit."""
 
 HADOOP_PREFIXES: Final = (
-    *(
-        "fs.s3a.",
-        "fs.azure.",
-        "fs.gs.",
-        "hive.metastore.",
-        "hive.imetastoreclient.",
-        "metastore.",
-        "hadoop.rpc.",
-        "aws.region",
-        "aws.glue.",
-    ),
+    *(kind.hadoop_prefix for kind in KINDS if kind.hadoop_prefix),
+    *("hive.metastore.", "hive.imetastoreclient.", "metastore.", "hadoop.rpc.", "aws.region", "aws.glue."),
     "mapreduce.fileoutputcommitter.",
 )
 """Those of Hadoop's settings that this library reads."""

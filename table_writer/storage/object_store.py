@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -149,6 +149,21 @@ class ObjectStore(Protocol):
 
     def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
         """Iterate over pending uploads below the prefix; without a ``/`` at its end it could match other writers'."""
+
+
+class StoreSettings(Hashable, Protocol):
+    """What opens a store, in this process or in another: frozen, hashable, picklable, without secrets in ``repr``."""
+
+    def open(self) -> ObjectStore:
+        """Open the store; keep it, since that takes 100 to 300 ms.
+
+        Raises ``MissingExtraError`` where a library is missing that only this store needs.
+        """
+
+
+def open_store(settings: StoreSettings) -> ObjectStore:
+    """Open a store: what tests replace."""
+    return settings.open()
 
 
 def key_of(item: str | ObjectInfo) -> str:

@@ -14,8 +14,9 @@ from functools import partial
 from typing import Final, Literal
 
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError, counted
-from table_writer.model.location import AZURE_SCHEMES, GCS_SCHEMES, Location
+from table_writer.model.location import Location
 from table_writer.model.upload_spec import MIN_PART_BYTES
+from table_writer.storage.kinds import kind_of
 from table_writer.storage.object_store import (
     PAGE_KEYS,
     ObjectInfo,
@@ -44,7 +45,7 @@ class Probe:
     store: ObjectStore
     directory: str
     open_other: Callable[[], ObjectStore]  # another client of the same store, as executors have
-    takes_late_parts: bool = False  # a part after an abort: Azure and Google take it, and it completes nothing
+    takes_late_parts: bool = False  # a part after an abort; it completes nothing
     keys: set[str] = field(default_factory=set)
     uploads: set[tuple[str, str]] = field(default_factory=set)
 
@@ -462,5 +463,5 @@ def probe_below(location: Location, open_store: Callable[[], ObjectStore]) -> Pr
         store=open_store(),
         directory=f"{location.key}table_writer-probe-{secrets.token_hex(8)}/",
         open_other=open_store,
-        takes_late_parts=location.scheme in AZURE_SCHEMES | GCS_SCHEMES,
+        takes_late_parts=kind_of(location).takes_late_parts,
     )

@@ -10,11 +10,12 @@ from typing import Final, TypeVar
 
 from table_writer.errors import StorageError
 from table_writer.model.entry import ReplacedObject
-from table_writer.model.location import AZURE_SCHEMES, Location
+from table_writer.model.location import Location
 from table_writer.model.message import write_id_in
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.table_read import Files
 from table_writer.model.write import SUCCESS, TableLayout
+from table_writer.storage.kinds import kind_of
 from table_writer.storage.object_store import (
     PAGE_KEYS,
     THREADS,
@@ -52,7 +53,7 @@ def objects_of_each(
     """List all objects of many directories, those that one write has made together where that takes fewer requests.
 
     A page holds 1,000 keys, often those of many partitions. Where it holds those of a few, each is listed by itself,
-    several at once. Azure lists from no key on.
+    several at once; so it is where a store lists from no key on.
     """
     wanted = list(locations)
     keys = sorted({location.key for location in wanted}, key=str.encode)
@@ -60,7 +61,7 @@ def objects_of_each(
     by_write: dict[str, list[str]] = {}
     for location in {location.key: location for location in wanted}.values():
         write_id = layout.write_id_of(location) if layout.all_data.contains(location) else None
-        if write_id is not None and location.key not in outer and layout.root.scheme not in AZURE_SCHEMES:
+        if write_id is not None and location.key not in outer and kind_of(layout.root).lists_from_a_key:
             by_write.setdefault(layout.data(write_id).key, []).append(location.key)
     found: dict[str, list[ObjectInfo]] = {}
     for group in many(lambda item: _listed_together(store, *item), by_write.items()):

@@ -11,17 +11,16 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from table_writer.model.message import PendingUpload
-from table_writer.storage import open_store
-from table_writer.storage.object_store import THREADS, ObjectInfo, ObjectStore, SourceChangedError
+from table_writer.storage.object_store import THREADS, ObjectInfo, ObjectStore, SourceChangedError, StoreSettings
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
 @lru_cache(maxsize=4)
-def worker_store(settings: Any) -> ObjectStore:
+def worker_store(settings: StoreSettings) -> ObjectStore:
     """Open a store once in a process, which takes 100 to 200 ms."""
-    return open_store(settings)
+    return settings.open()
 
 
 def in_one_task(

@@ -12,25 +12,22 @@ from typing import Any
 import pytest
 
 from table_writer.doctor.examination import examine
-from table_writer.doctor.servers import (
-    ACTIONS,
-    AZURE_PERMISSIONS,
-    GCS_PERMISSIONS,
-    lifecycle,
-    lifecycle_findings,
-    longest_write,
-    versioning,
-)
+from table_writer.doctor.servers import REQUESTS, lifecycle, lifecycle_findings, longest_write, versioning
 from table_writer.doctor.subject import Subject
 from table_writer.errors import StorageError
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
 from table_writer.protocol.table.open_table import OpenTable
-from table_writer.storage import open_store
-from table_writer.storage.hadoop import S3Overrides, settings_for
-from table_writer.storage.object_store import UploadInfo
-from table_writer.storage.s3 import LifecycleRule, S3Store
-from table_writer.storage.settings import LocalSettings, S3Settings, StaticKeys
+from table_writer.storage.bucket_rules import LifecycleRule
+from table_writer.storage.kinds import KINDS, settings_for
+from table_writer.storage.local.settings import LocalSettings
+from table_writer.storage.object_store import UploadInfo, open_store
+from table_writer.storage.request_settings import RequestSettings
+from table_writer.storage.s3.hadoop import S3Overrides
+from table_writer.storage.s3.permissions import ACTIONS, OF_BUCKET
+from table_writer.storage.s3.settings import S3Settings, StaticKeys
+from table_writer.storage.s3.store import S3Store
+from table_writer.storage.store_kind import StoreKind
 from table_writer.testing.servers import S3Server
 from tests.doctor.conftest import of_check, status_of
 from tests.doubles.memory_store import MemoryStore
@@ -76,7 +73,14 @@ def test_a_store_that_ignores_conditional_puts_is_an_error(world: World) -> None
 
 
 def test_every_kind_of_request_is_tried() -> None:
-    assert CALLS.keys() == ACTIONS.keys()
+    assert CALLS.keys() == REQUESTS.keys()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_every_kind_of_store_has_advice_on_every_kind_of_request(kind: StoreKind) -> None:
+    root = Location.parse(f"{kind.schemes[0]}:///lake/mart/")
+    for request in REQUESTS.values():
+        assert kind.permission(root, request)
 
 
 @pytest.mark.parametrize("what", CALLS)
@@ -90,8 +94,8 @@ def test_each_forbidden_request_is_found_and_its_action_named(world: World, what
 
     world.store.on_call = forbid
     (finding,) = of_check(services, "permissions")
-    action, of_bucket = ACTIONS[what]
-    resource = "arn:aws:s3:::lake" if of_bucket else "arn:aws:s3:::lake/mart/orders/_table_writer/*"
+    action = ACTIONS[REQUESTS[what]]
+    resource = "arn:aws:s3:::lake" if action in OF_BUCKET else "arn:aws:s3:::lake/mart/orders/_table_writer/*"
     assert finding.status == "error"
     assert f"cannot {what}: access denied" in finding.message
     assert f"allow {action} on {resource}," in finding.advice
@@ -105,7 +109,6 @@ def in_azure(world: World) -> OpenTable:
 
 
 def test_every_request_to_azure_has_its_permission(in_azure: OpenTable, world: World) -> None:
-    assert AZURE_PERMISSIONS.keys() == ACTIONS.keys()
     world.store.on_call = lambda call, *_: denied() if call == "upload_part" else None
     (finding,) = of_check(in_azure, "permissions")
     assert "cannot upload a part: access denied" in finding.message
@@ -119,7 +122,6 @@ def on_gcs(world: World) -> OpenTable:
 
 
 def test_every_request_to_google_has_its_permission(on_gcs: OpenTable, world: World) -> None:
-    assert GCS_PERMISSIONS.keys() == ACTIONS.keys()
     world.store.on_call = lambda call, *_: denied() if call == "abort_upload" else None
     (finding,) = of_check(on_gcs, "permissions")
     assert "cannot abort an upload: access denied" in finding.message
@@ -265,7 +267,7 @@ def test_rules_that_may_not_be_read_are_a_note(world: World) -> None:
         endpoint_url=fake.url,
         path_style=True,
         credentials=(StaticKeys(access_key="AKIAME", secret_key="hush"),),
-        max_attempts=1,
+        requests=RequestSettings(max_attempts=1),
     )
     subject = Subject(replace(world.services(), store=S3Store(settings)))
     with fake.server:

@@ -22,7 +22,7 @@ from table_writer.jobs.complete import Completer
 from table_writer.protocol.log.table_log import TableLog
 from table_writer.protocol.operations import in_place
 from table_writer.protocol.operations.switch import Switch
-from table_writer.storage.s3 import S3Store
+from table_writer.storage.s3.store import S3Store
 
 BY_THE_DRIVER: Final = ("before the driver's first part", "after the driver's first part")
 MOMENTS: dict[str, tuple[type, str, str]] = {

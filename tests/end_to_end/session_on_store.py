@@ -21,9 +21,9 @@ from pyspark.sql.functions import input_file_name
 
 from table_writer import Maintenance, TableWriter, TableWriterConfig, read_arrow
 from table_writer.model.location import Location
-from table_writer.storage import open_store
-from table_writer.storage.azure import ABORTED, AzureStore
-from table_writer.storage.hadoop import settings_for
+from table_writer.storage.azure.store import ABORTED, AzureStore
+from table_writer.storage.kinds import settings_for
+from table_writer.storage.object_store import open_store
 from table_writer.testing.jars import resolve_jars, s3a_jars
 from table_writer.testing.servers import MetastoreServer
 from tests.azurite import AzuriteServer

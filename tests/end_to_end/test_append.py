@@ -19,8 +19,7 @@ from table_writer import ConflictError, InvalidInputError, TableWriter
 from table_writer.model.table import Partition
 from table_writer.spark import open_gateway
 from table_writer.spark.executors import MANY_COPIES, Executors
-from table_writer.storage import open_store
-from table_writer.storage.object_store import ObjectInfo
+from table_writer.storage.object_store import ObjectInfo, open_store
 from table_writer.storage.worker import copier
 from table_writer.testing import Lakehouse
 

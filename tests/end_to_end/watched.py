@@ -17,7 +17,7 @@ from table_writer.jobs.session_services import SessionServices
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.model.location import Location
 from table_writer.model.table import name_in
-from table_writer.storage import open_store
+from table_writer.storage.object_store import open_store
 from table_writer.testing import Lakehouse
 from tests.real.hooked import HookedMetastore, HookedStore
 

@@ -47,8 +47,8 @@ from table_writer.metastore.settings import GlueSettings
 from table_writer.model.location import Location
 from table_writer.model.table import Column, PartitionChange, Table, TableName
 from table_writer.model.write_mode import WriteMode
-from table_writer.storage import open_store
-from table_writer.storage.hadoop import settings_for
+from table_writer.storage.kinds import settings_for
+from table_writer.storage.object_store import open_store
 from tests.doubles.glue import table_input
 from tests.publish.world import Rows, TableWorld
 

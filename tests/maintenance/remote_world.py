@@ -12,8 +12,8 @@ import pytest
 from table_writer.config import TableWriterConfig
 from table_writer.errors import TableWriterError
 from table_writer.protocol.table.services import Services
-from table_writer.storage import open_store
-from table_writer.storage.hadoop import settings_for
+from table_writer.storage.kinds import settings_for
+from table_writer.storage.object_store import open_store
 from tests.azurite import AzuriteServer
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.fake_gcs import FakeGcsServer

@@ -24,8 +24,9 @@ from table_writer.progress import Progress
 from table_writer.protocol.table.services import Services
 from table_writer.reports.many_reports import ManyInterruptedError, ManyReport
 from table_writer.reports.vacuum_reports import VacuumReport
-from table_writer.storage.local import LocalStore
-from table_writer.storage.settings import S3Settings, StoreSettings
+from table_writer.storage.local.store import LocalStore
+from table_writer.storage.object_store import StoreSettings
+from table_writer.storage.s3.settings import S3Settings
 from tests.maintenance.operations import garbage
 from tests.publish.world import DeathError, Fault, FaultyWorld, TableWorld, World
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from table_writer.storage.local import LocalStore
+from table_writer.storage.local.store import LocalStore
 from tests.cells import first_fast
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.publish.world import MetastoreDouble, World

@@ -14,8 +14,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from table_writer.config import TableWriterConfig
 from table_writer.mirrors.iceberg import catalog as catalogs
-from table_writer.storage import open_store
-from table_writer.storage.hadoop import settings_for
+from table_writer.storage.kinds import settings_for
+from table_writer.storage.object_store import open_store
 from tests.azurite import AzuriteServer
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.fake_gcs import FakeGcsServer

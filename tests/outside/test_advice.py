@@ -20,11 +20,12 @@ import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.location import Location
-from table_writer.storage import s3_credentials
-from table_writer.storage.hadoop import settings_for
+from table_writer.storage.kinds import settings_for
 from table_writer.storage.object_store import ObjectInfo
-from table_writer.storage.s3 import S3Store
-from table_writer.storage.settings import Profile, S3Settings, StaticKeys
+from table_writer.storage.request_settings import RequestSettings
+from table_writer.storage.s3 import credentials as s3_credentials
+from table_writer.storage.s3.settings import Profile, S3Settings, StaticKeys
+from table_writer.storage.s3.store import S3Store
 from tests.outside.s3_proxy import Asked, S3Proxy, Told, refusal, s3_proxy
 
 NOW: Final = datetime(2024, 1, 1, tzinfo=UTC)
@@ -51,14 +52,14 @@ class Endpoint:
     proxy: S3Proxy
     answers: list[Told] = field(default_factory=list)
 
-    def store(self, **changes: Any) -> S3Store:
+    def store(self, attempts: int = 1, read_timeout_seconds: float = 60, **changes: Any) -> S3Store:
         settings = S3Settings(
             bucket="mart",
             endpoint_url=self.proxy.url,
             region="us-east-1",
             path_style=True,
             credentials=(StaticKeys(access_key="AKIAME", secret_key="hush-hush"),),
-            max_attempts=1,
+            requests=RequestSettings(max_attempts=attempts, read_timeout_seconds=read_timeout_seconds),
         )
         return S3Store(replace(settings, **changes), sleep=lambda _: None)
 
@@ -193,9 +194,9 @@ def test_tls_at_a_port_that_speaks_http_is_told_so(endpoint: Endpoint) -> None:
     ids=lambda told: str(told.status),
 )
 def test_what_passes_is_tried_again(endpoint: Endpoint, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("table_writer.storage.s3_client.LONGEST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("table_writer.storage.s3.client.LONGEST_PAUSE_SECONDS", 0.0)
     endpoint.answers = [told, Told()]
-    put(endpoint.store(max_attempts=3))
+    put(endpoint.store(attempts=3))
     assert len(endpoint.proxy.asked) == 2
 
 
@@ -243,7 +244,7 @@ def key_of(asked: Asked) -> str:
 def test_keys_that_nobody_has_rotated_are_not_tried_again(endpoint: Endpoint) -> None:
     endpoint.answers = [refusal(400, "ExpiredToken")]
     with pytest.raises(StorageError, match="expired"):
-        put(endpoint.store(max_attempts=5))
+        put(endpoint.store(attempts=5))
     assert len(endpoint.proxy.asked) == 1
 
 

@@ -41,7 +41,7 @@ LIBRARIES = [
 USES = {
     "airflow": "import table_writer.integrations.airflow",
     "airflow, by a module": "import table_writer.integrations.airflow.operators",
-    "azure": "from table_writer.storage import open_store\n"
+    "azure": "from table_writer.storage.object_store import open_store\n"
     "open_store(AzureSettings(account='abc', container='abc', account_url='https://a.b', credential=None))",
     "completion": "from table_writer.cli.main import main\nmain(['--print-completion', 'bash'])",
     "connect": "from table_writer.testing import lakehouse\nlakehouse(spark_conf={'spark.api.mode': 'connect'})",
@@ -49,7 +49,7 @@ USES = {
     "dagster, by a module": "import table_writer.integrations.dagster.io_manager",
     "dbt": "import table_writer.integrations.dbt",
     "dbt, by its command": "import table_writer.integrations.dbt.__main__",
-    "gcs": "from table_writer.storage import open_store\nopen_store(GcsSettings(bucket='abc'))",
+    "gcs": "from table_writer.storage.object_store import open_store\nopen_store(GcsSettings(bucket='abc'))",
     "iceberg": "from table_writer import TableWriterConfig\nTableWriterConfig(mirrors=['iceberg'])",
     "kedro": "import table_writer.integrations.kedro",
     "openlineage": "import table_writer.integrations.openlineage",
@@ -61,7 +61,8 @@ USES = {
 }
 WITHOUT_THEM = """
 import contextlib, io, json, sys
-from table_writer.storage.settings import AzureSettings, GcsSettings
+from table_writer.storage.azure.settings import AzureSettings
+from table_writer.storage.gcs.settings import GcsSettings
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {libraries}:

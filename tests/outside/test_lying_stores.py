@@ -25,9 +25,11 @@ from table_writer.doctor.store import examine_store
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
 from table_writer.reports.health_reports import DoctorReport
-from table_writer.storage import open_store, proof, s3
-from table_writer.storage.hadoop import S3Overrides, settings_for
-from table_writer.storage.object_store import UnorderedListingError
+from table_writer.storage import proof
+from table_writer.storage.kinds import settings_for
+from table_writer.storage.object_store import UnorderedListingError, open_store
+from table_writer.storage.s3 import store as s3
+from table_writer.storage.s3.hadoop import S3Overrides
 from table_writer.testing.servers import S3Server
 from tests.cells import first_fast
 from tests.outside.s3_proxy import Asked, Behaviour, Forward, Told, refusal, s3_proxy

@@ -18,8 +18,9 @@ from table_writer.errors import StorageError
 from table_writer.model.message import UploadedPart
 from table_writer.storage import answers
 from table_writer.storage.object_store import ObjectInfo
-from table_writer.storage.s3 import S3Store
-from table_writer.storage.settings import S3Settings, StaticKeys
+from table_writer.storage.request_settings import RequestSettings
+from table_writer.storage.s3.settings import S3Settings, StaticKeys
+from table_writer.storage.s3.store import S3Store
 from tests.outside.s3_proxy import Told, s3_proxy
 
 NEW_YEAR: Final = "Mon, 01 Jan 2024 00:00:00 GMT"
@@ -58,7 +59,7 @@ def teller() -> Iterator[Teller]:
             region="us-east-1",
             path_style=True,
             credentials=(StaticKeys(access_key="AKIAME", secret_key="hush-hush"),),
-            max_attempts=1,
+            requests=RequestSettings(max_attempts=1),
         )
         tellers.append(Teller(S3Store(settings, sleep=lambda _: None)))
         yield tellers[0]

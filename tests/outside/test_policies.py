@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.s3_operations import parse_request
 from table_writer import Maintenance, TableWriter, TableWriterConfig, TableWriterError
-from table_writer.storage.hadoop import S3Overrides
-from table_writer.storage.s3_advice import PERMISSIONS
+from table_writer.storage.s3.hadoop import S3Overrides
+from table_writer.storage.s3.permissions import ACTIONS
 from table_writer.testing import Lakehouse
 from tests.outside.s3_proxy import Asked, Forward, Told, refusal, s3_proxy
 from tests.policies import Policy, allows, moved, policy_of, together
@@ -34,7 +34,7 @@ def needed(asked: Asked) -> list[tuple[str, str, str]]:
     """Return what IAM asks of a request: actions, each with its resource and prefix."""
     headers = {name.lower(): text for name, text in asked.headers.items()}
     request = parse_request(asked.method, asked.path, headers)
-    action = PERMISSIONS.get(request.operation, f"s3:{request.operation}").split(" ")[0]
+    action = ACTIONS.get(request.operation, f"s3:{request.operation}")
     resource = request.path.strip("/")
     bucket = resource.partition("/")[0]
     if request.operation == "DeleteObjects":

@@ -14,8 +14,8 @@ from table_writer.errors import InvalidInputError
 from table_writer.jobs.plan.distribution import lay_out
 from table_writer.jobs.upload.job import run_upload
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.storage import open_store
-from table_writer.storage.settings import LocalSettings
+from table_writer.storage.local.settings import LocalSettings
+from table_writer.storage.object_store import open_store
 
 ROWS = 20_000
 SETTINGS = {

@@ -10,8 +10,8 @@ from table_writer.config import TableWriterConfig
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import Column, Table, TableName
-from table_writer.storage import open_store
-from table_writer.storage.settings import S3Settings, StaticKeys
+from table_writer.storage.object_store import open_store
+from table_writer.storage.s3.settings import S3Settings, StaticKeys
 from tests.metastore.conftest import INPUT_FORMAT, OUTPUT_FORMAT, SERDE, thrift_table
 from tests.publish.world import FaultyWorld
 from tests.real.hooked import HookedMetastore, HookedStore

@@ -17,7 +17,7 @@ from table_writer.errors import TableWriterError
 from table_writer.maintenance import Maintenance
 from table_writer.model.entry import BODY
 from table_writer.model.location import Location
-from table_writer.storage.local import LocalStore
+from table_writer.storage.local.store import LocalStore
 from table_writer.storage.object_store import ObjectStore
 from tests.cli.shell import Shell
 from tests.doubles.memory_metastore import MemoryMetastore

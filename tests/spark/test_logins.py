@@ -17,14 +17,16 @@ from table_writer.spark import open_gateway
 from table_writer.testing import Lakehouse
 
 STORES = "hadoop.security.credential.provider.path"
+STORES_OF_S3A = "fs.s3a.security.credential.provider.path"
+S3_KEYS = ("fs.s3a.secret.key", "fs.s3a.bucket.mart.session.token")
 AZURE_KEY = "fs.azure.account.key.mart.dfs.core.windows.net"
 GOOGLE_KEY = "fs.gs.auth.service.account.private.key"
 PLAIN = {"hive.metastore.client.auth.mode": "PLAIN", "hive.metastore.client.plain.username": "loader"}
 KERBEROS = {"hive.metastore.sasl.enabled": "true", "hive.metastore.kerberos.principal": "hive/_HOST@NO.SUCH.REALM"}
 
 
-@pytest.fixture
-def store(lakehouse: Lakehouse, tmp_path: Path) -> Iterator[None]:
+@pytest.fixture(params=[STORES])
+def store(lakehouse: Lakehouse, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[None]:
     """Keep a password where Hadoop's administrators do, and let the session know of it."""
     jvm: Any = lakehouse.spark._jvm
     gateway: Any = lakehouse.spark.sparkContext._gateway
@@ -35,12 +37,12 @@ def store(lakehouse: Lakehouse, tmp_path: Path) -> Iterator[None]:
     for position, letter in enumerate("hush"):
         password[position] = letter
     provider.createCredentialEntry("loader", password)
-    provider.createCredentialEntry(AZURE_KEY, password)
-    provider.createCredentialEntry(GOOGLE_KEY, password)
+    for key in (AZURE_KEY, GOOGLE_KEY, *S3_KEYS):
+        provider.createCredentialEntry(key, password)
     provider.flush()
-    lakehouse.spark.conf.set(STORES, hadoop.get(STORES))
+    lakehouse.spark.conf.set(request.param, hadoop.get(STORES))
     yield
-    lakehouse.spark.conf.unset(STORES)
+    lakehouse.spark.conf.unset(request.param)
 
 
 def test_a_password_is_found_where_hives_client_finds_it(lakehouse: Lakehouse, store: None) -> None:
@@ -53,8 +55,9 @@ def test_a_password_is_found_where_hives_client_finds_it(lakehouse: Lakehouse, s
     assert "hush" not in repr(settings)
 
 
-@pytest.mark.parametrize("key", [AZURE_KEY, GOOGLE_KEY])
-def test_a_key_of_another_store_is_found_where_its_connector_finds_it(
+@pytest.mark.parametrize("store", [STORES, STORES_OF_S3A], indirect=True)
+@pytest.mark.parametrize("key", [AZURE_KEY, GOOGLE_KEY, *S3_KEYS])
+def test_a_key_of_a_store_is_found_where_its_connector_finds_it(
     lakehouse: Lakehouse, store: None, key: str
 ) -> None:
     assert open_gateway(lakehouse.spark).settings({}).hadoop[key] == "hush"

@@ -16,11 +16,13 @@ import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 from table_writer.model.location import Location
-from table_writer.storage import open_store
-from table_writer.storage.hadoop import S3Overrides, settings_for
-from table_writer.storage.object_store import ObjectInfo, ObjectStore
-from table_writer.storage.s3 import S3Store
-from table_writer.storage.settings import LocalSettings, S3Settings, StaticKeys
+from table_writer.storage.kinds import settings_for
+from table_writer.storage.local.settings import LocalSettings
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, open_store
+from table_writer.storage.request_settings import RequestSettings
+from table_writer.storage.s3.hadoop import S3Overrides
+from table_writer.storage.s3.settings import S3Settings, StaticKeys
+from table_writer.storage.s3.store import S3Store
 from table_writer.testing.servers import S3Server
 from tests.azurite import AzuriteServer
 from tests.bare_server import BareServer, Request, http, read_request
@@ -33,6 +35,7 @@ SOURCE = ObjectInfo(key="d/a=1", size_bytes=4, etag="etag", modified_at=datetime
 COPIED = "<CopyObjectResult><ETag>&quot;e&quot;</ETag></CopyObjectResult>"
 PART_COPIED = "<CopyPartResult><ETag>&quot;e&quot;</ETag></CopyPartResult>"
 CREATED = "<InitiateMultipartUploadResult><UploadId>7</UploadId></InitiateMultipartUploadResult>"
+TWICE = RequestSettings(max_attempts=2)
 MARKS = {
     "azurite": pytest.mark.needs("azure"),
     "gcs": pytest.mark.needs("gcs"),
@@ -112,11 +115,13 @@ def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., 
         if kind == "azurite":
             account: AzuriteServer = request.getfixturevalue(kind)
             of_azure = settings_for(account.location(), account.hadoop_settings())
-            return Place(open_shared(replace(of_azure, max_attempts=2, **s3_settings)), name, kind)
+            return Place(
+                open_shared(replace(of_azure, requests=RequestSettings(max_attempts=2), **s3_settings)), name, kind
+            )
         if kind == "gcs":
             google: FakeGcsServer = request.getfixturevalue(kind)
             of_google = settings_for(google.location(), google.hadoop_settings())
-            return Place(open_shared(replace(of_google, max_attempts=2, **s3_settings)), name, kind)
+            return Place(open_shared(replace(of_google, requests=TWICE, **s3_settings)), name, kind)
         server: S3Server = request.getfixturevalue(kind)
         location = Location.parse(f"s3a://{BUCKET}/")
         settings = settings_for(location, server.hadoop_settings(), S3Overrides(max_attempts=2, checksums=checksums))
@@ -196,9 +201,7 @@ def fake_settings(fake_s3: FakeS3) -> S3Settings:
         region="us-east-1",
         path_style=True,
         credentials=(StaticKeys(access_key="AKIAME", secret_key="hush-hush"),),
-        max_attempts=1,
-        connect_timeout_seconds=2,
-        read_timeout_seconds=2,
+        requests=RequestSettings(max_attempts=1, connect_timeout_seconds=2, read_timeout_seconds=2),
     )
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, Literal
 
-from table_writer.storage.gcs import GcsStore
-from table_writer.storage.settings import GCS_UPLOADS, GcsSettings, NoLogin
+from table_writer.storage.gcs.settings import GCS_UPLOADS, GcsSettings, NoLogin
+from table_writer.storage.gcs.store import GcsStore
 from table_writer.testing.processes import LOCALHOST
 from tests.bare_server import BareServer, Request, read_request
 from tests.bare_server import http as spelled

@@ -17,11 +17,12 @@ from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
-from table_writer.storage import azure, open_store
-from table_writer.storage.azure import ABORTED, AzureStore
-from table_writer.storage.hadoop import settings_for
-from table_writer.storage.object_store import SourceChangedError, visible_files
-from table_writer.storage.settings import AzureSettings, SasToken
+from table_writer.storage.azure import store as azure
+from table_writer.storage.azure.settings import AzureSettings, SasToken
+from table_writer.storage.azure.store import ABORTED, AzureStore
+from table_writer.storage.kinds import settings_for
+from table_writer.storage.object_store import SourceChangedError, open_store, visible_files
+from table_writer.storage.request_settings import RequestSettings
 from tests.azurite import AzuriteServer
 from tests.forked import in_child
 from tests.storage.test_contract import body_of, in_parallel, keys_below, race, upload
@@ -214,7 +215,7 @@ def opened(azurite: AzuriteServer, *, permission: str) -> AzureStore:
     settings = settings_for(azurite.location(), hadoop)
     assert isinstance(settings, AzureSettings)
     assert isinstance(settings.credential, SasToken)
-    store = open_store(replace(settings, max_attempts=1))
+    store = open_store(replace(settings, requests=RequestSettings(max_attempts=1)))
     assert isinstance(store, AzureStore)
     return store
 
@@ -263,7 +264,9 @@ def test_no_signature_is_in_a_log_of_any_level(
     (source,) = store.list(place.directory)
     store.copy(source, f"{key}-copy")
     with pytest.raises(StorageError) as caught:
-        AzureStore(replace(store._settings, account_url="http://127.0.0.1:1/mart", max_attempts=1)).get(key)
+        AzureStore(
+            replace(store._settings, account_url="http://127.0.0.1:1/mart", requests=RequestSettings(max_attempts=1))
+        ).get(key)
     error: BaseException | None = caught.value
     shown = caplog.text + repr(store)
     while error is not None:

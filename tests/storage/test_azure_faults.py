@@ -13,10 +13,8 @@ import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
-from table_writer.storage.azure import ABORTED, AzureStore
-from table_writer.storage.azure_client import LONGEST_PAUSE_SECONDS, SourceLogin, _Retry
-from table_writer.storage.object_store import ObjectInfo, SourceChangedError
-from table_writer.storage.settings import (
+from table_writer.storage.azure.client import SourceLogin, _Retry
+from table_writer.storage.azure.settings import (
     AccountKey,
     AzureCredential,
     AzureSettings,
@@ -24,6 +22,9 @@ from table_writer.storage.settings import (
     SasToken,
     ServicePrincipal,
 )
+from table_writer.storage.azure.store import ABORTED, AzureStore
+from table_writer.storage.object_store import ObjectInfo, SourceChangedError
+from table_writer.storage.request_settings import LONGEST_PAUSE_SECONDS, RequestSettings
 from tests.storage.conftest import FakeS3
 
 UPLOAD: Final = "0192f0c0000000000000000000000000"  # begun in October 2024, as the first twelve digits say
@@ -41,9 +42,7 @@ def settings(fake_s3: FakeS3) -> AzureSettings:
         container="lake",
         account_url=f"{fake_s3.url}/mart",
         credential=AccountKey("aHVzaC1odXNo"),
-        max_attempts=1,
-        connect_timeout_seconds=2,
-        read_timeout_seconds=2,
+        requests=RequestSettings(max_attempts=1, connect_timeout_seconds=2, read_timeout_seconds=2),
     )
 
 
@@ -97,7 +96,7 @@ def test_a_claim_that_was_denied_is_not_read_back_and_a_retry_is_counted(
         store.put_if_absent("log/1", b"ours")
     fail(fake_s3, 503, "ServerBusy")
     fake_s3.answer(201)
-    patient = AzureStore(replace(settings, max_attempts=2))
+    patient = AzureStore(replace(settings, requests=replace(settings.requests, max_attempts=2)))
     patient.put("a", b"x")
     assert patient.request_counts() == {"PutObject": 2}
 
@@ -119,7 +118,9 @@ def test_a_completion_whose_answer_was_lost_is_found_done(fake_s3: FakeS3, setti
     fake_s3.answer(drop=True)
     fail(fake_s3, 400, "InvalidBlockList")
     fake_s3.answer(200, "rows", headers=OF_SOURCE)
-    AzureStore(replace(settings, max_attempts=2)).complete_upload("a", UPLOAD, PARTS)
+    AzureStore(replace(settings, requests=replace(settings.requests, max_attempts=2))).complete_upload(
+        "a", UPLOAD, PARTS
+    )
     assert [request.method for request in fake_s3.requests] == ["PUT", "PUT", "HEAD"]
 
 
@@ -148,7 +149,7 @@ def test_an_abort_whose_answer_was_lost_finds_its_mark(fake_s3: FakeS3, settings
     fail(fake_s3, 409, "BlobAlreadyExists")
     fake_s3.answer(200, headers={**OF_SOURCE, f"x-ms-meta-{ABORTED}": "1"})
     fake_s3.answer(202)
-    AzureStore(replace(settings, max_attempts=2)).abort_upload("a", UPLOAD)
+    AzureStore(replace(settings, requests=replace(settings.requests, max_attempts=2))).abort_upload("a", UPLOAD)
     assert [request.method for request in fake_s3.requests] == ["PUT", "PUT", "HEAD", "DELETE"]
 
 

@@ -10,9 +10,11 @@ import pytest
 
 from table_writer.errors import StorageError
 from table_writer.model.location import Location
-from table_writer.storage.hadoop import S3Overrides, settings_for
-from table_writer.storage.s3 import LifecycleRule, S3Store, bucket_versioning, incomplete_upload_rules
-from table_writer.storage.settings import S3Settings
+from table_writer.storage.bucket_rules import LifecycleRule
+from table_writer.storage.kinds import settings_for
+from table_writer.storage.s3.hadoop import S3Overrides
+from table_writer.storage.s3.settings import S3Settings
+from table_writer.storage.s3.store import S3Store
 from table_writer.testing.servers import S3Server
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def set_rules(store: S3Store, *rules: dict[str, Any]) -> None:
 
 
 def rules_of(store: S3Store, prefix: str = TABLE) -> tuple[LifecycleRule, ...]:
-    rules = incomplete_upload_rules(store, prefix)
+    rules = store.rules().lifecycle(prefix)
     assert rules is not None
     return rules
 
@@ -122,9 +124,9 @@ def test_aborting_and_expiring_are_told_apart(store: S3Store) -> None:
 
 @pytest.mark.parametrize("status", ["Enabled", "Suspended"])
 def test_versioning_is_reported_as_the_bucket_has_it(store: S3Store, status: Any) -> None:
-    assert bucket_versioning(store) == "Unversioned"
+    assert store.rules().versioning() == "Unversioned"
     store.client.put_bucket_versioning(Bucket=store.bucket, VersioningConfiguration={"Status": status})
-    assert bucket_versioning(store) == status
+    assert store.rules().versioning() == status
 
 
 @pytest.mark.parametrize(
@@ -132,14 +134,14 @@ def test_versioning_is_reported_as_the_bucket_has_it(store: S3Store, status: Any
     [(403, "AccessDenied"), (501, "NotImplemented"), (405, "MethodNotAllowed"), (400, "NotImplemented")],
 )
 def test_what_may_not_be_read_is_none(fake_s3: FakeS3, fake_store: S3Store, status: int, code: str) -> None:
-    for look in (lambda: incomplete_upload_rules(fake_store, TABLE), lambda: bucket_versioning(fake_store)):
+    for look in (lambda: fake_store.rules().lifecycle(TABLE), lambda: fake_store.rules().versioning()):
         fake_s3.error(status, code)
         assert look() is None
 
 
 @pytest.mark.parametrize(("status", "code"), [(404, "NoSuchBucket"), (403, "InvalidAccessKeyId"), (503, "SlowDown")])
 def test_a_failing_store_is_not_one_without_rules(fake_s3: FakeS3, fake_store: S3Store, status: int, code: str) -> None:
-    for look in (lambda: incomplete_upload_rules(fake_store, TABLE), lambda: bucket_versioning(fake_store)):
+    for look in (lambda: fake_store.rules().lifecycle(TABLE), lambda: fake_store.rules().versioning()):
         fake_s3.error(status, code)
         with pytest.raises(StorageError, match=code):
             look()
@@ -147,5 +149,5 @@ def test_a_failing_store_is_not_one_without_rules(fake_s3: FakeS3, fake_store: S
 
 def test_a_store_that_knows_neither_is_no_error(versitygw: S3Server) -> None:
     store = open_bucket(versitygw)
-    assert incomplete_upload_rules(store, TABLE) in (None, ())
-    assert bucket_versioning(store) in (None, "Unversioned")
+    assert store.rules().lifecycle(TABLE) in (None, ())
+    assert store.rules().versioning() in (None, "Unversioned")

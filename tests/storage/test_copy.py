@@ -16,10 +16,10 @@ import pytest
 
 from table_writer.errors import StorageError
 from table_writer.model.upload_spec import MAX_PART_BYTES
-from table_writer.storage.local import LocalStore, copy_contents
+from table_writer.storage.local.store import LocalStore, copy_contents
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, SourceChangedError
-from table_writer.storage.s3 import MAX_PARTS, S3Store, part_ranges
-from table_writer.storage.settings import COPY_PART_BYTES, S3Settings
+from table_writer.storage.s3.settings import COPY_PART_BYTES, S3Settings
+from table_writer.storage.s3.store import MAX_PARTS, S3Store, part_ranges
 from tests.storage.conftest import COPIED, CREATED, PART_COPIED, SOURCE, answer_instead
 from tests.storage.test_contract import MIB, body_of, keys_below, upload
 
@@ -251,7 +251,7 @@ def test_a_refused_copy_is_an_error(fake_s3: FakeS3, fake_store: S3Store, status
 
 @pytest.mark.parametrize("lost", [False, True], ids=["an error inside a 200", "lost"])
 def test_a_copy_without_a_good_answer_is_sent_again(fake_s3: FakeS3, fake_settings: S3Settings, lost: bool) -> None:
-    store = S3Store(replace(fake_settings, max_attempts=2))
+    store = S3Store(replace(fake_settings, requests=replace(fake_settings.requests, max_attempts=2)))
     fake_s3.answer(200, "<Error><Code>InternalError</Code></Error>", drop=lost)
     fake_s3.answer(200, COPIED)
     store.copy(SOURCE, "b")
@@ -308,7 +308,7 @@ def test_a_large_copy_whose_completion_was_lost_is_found_done(fake_s3: FakeS3, f
     fake_s3.answer(drop=True)
     fake_s3.error(404, "NoSuchUpload")
     fake_s3.object("body")
-    in_parts(replace(fake_settings, max_attempts=2)).copy(SOURCE, "b")
+    in_parts(replace(fake_settings, requests=replace(fake_settings.requests, max_attempts=2))).copy(SOURCE, "b")
 
 
 @pytest.fixture

@@ -16,9 +16,10 @@ import pytest
 from botocore.credentials import Credentials, RefreshableCredentials
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.storage import open_store
-from table_writer.storage.s3_credentials import resolve
-from table_writer.storage.settings import AssumedRole, CredentialSource, Profile, Provider, S3Settings, StaticKeys
+from table_writer.storage.object_store import open_store
+from table_writer.storage.request_settings import RequestSettings
+from table_writer.storage.s3.credentials import resolve
+from table_writer.storage.s3.settings import AssumedRole, CredentialSource, Profile, Provider, S3Settings, StaticKeys
 from table_writer.testing.servers import S3Server
 from tests.bare_server import BareServer, http, read_request
 
@@ -166,7 +167,7 @@ def test_an_assumed_role_is_taken_from_sts_renewable_and_opens_a_store(moto: S3S
     assert access_key(role).startswith("ASIA")
     bare = AssumedRole(arn=role_arn, sources=(STATIC,), sts_endpoint_url=moto.endpoint_url)
     where = {"bucket": moto.bucket, "endpoint_url": moto.endpoint_url, "path_style": True}
-    store = open_store(S3Settings(**where, credentials=(bare,), max_attempts=1))
+    store = open_store(S3Settings(**where, credentials=(bare,), requests=RequestSettings(max_attempts=1)))
     store.put("assumed/a", b"1")
     assert [info.key for info in store.list("assumed/")] == ["assumed/a"]
 

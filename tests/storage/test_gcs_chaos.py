@@ -15,7 +15,7 @@ import requests
 
 from table_writer.errors import StorageError
 from table_writer.model.message import UploadedPart
-from table_writer.storage.gcs import GcsStore
+from table_writer.storage.gcs.store import GcsStore
 from tests.fake_gcs import FakeGcsServer
 from tests.storage.conftest import BUCKET
 from tests.storage.gcs_proxy import CHANGES, FATES, Fate, GcsProxy

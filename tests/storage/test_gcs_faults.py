@@ -15,11 +15,11 @@ import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
-from table_writer.storage import gcs_client
-from table_writer.storage.gcs import MARK, GcsStore
-from table_writer.storage.gcs_client import LONGEST_PAUSE_SECONDS
+from table_writer.storage.gcs import client as gcs_client
+from table_writer.storage.gcs.settings import GCS_UPLOADS, GcsSettings, NoLogin, UserLogin
+from table_writer.storage.gcs.store import MARK, GcsStore
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError
-from table_writer.storage.settings import GCS_UPLOADS, GcsSettings, NoLogin, UserLogin
+from table_writer.storage.request_settings import LONGEST_PAUSE_SECONDS, RequestSettings
 from tests.bare_server import PAGE, http, read_request
 from tests.storage.conftest import FakeS3
 
@@ -36,7 +36,12 @@ TIME: Final = "2024-01-01T00:00:00.123Z"
 @pytest.fixture
 def settings(fake_s3: FakeS3) -> GcsSettings:
     timeouts = {"connect_timeout_seconds": 2, "read_timeout_seconds": 2}
-    return GcsSettings(bucket="lake", endpoint_url=fake_s3.url, credential=NoLogin(), max_attempts=1, **timeouts)
+    return GcsSettings(
+        bucket="lake",
+        endpoint_url=fake_s3.url,
+        credential=NoLogin(),
+        requests=RequestSettings(max_attempts=1, **timeouts),
+    )
 
 
 @pytest.fixture
@@ -45,7 +50,7 @@ def store(settings: GcsSettings) -> GcsStore:
 
 
 def patient(settings: GcsSettings, attempts: int = 2) -> GcsStore:
-    return GcsStore(replace(settings, max_attempts=attempts), sleep=lambda _: None)
+    return GcsStore(replace(settings, requests=replace(settings.requests, max_attempts=attempts)), sleep=lambda _: None)
 
 
 def give(fake: FakeS3, document: object) -> None:
@@ -114,7 +119,7 @@ def test_what_may_pass_is_sent_again_and_counted_and_a_body_without_an_end_is_re
 
 def test_pauses_between_attempts_stay_short(fake_s3: FakeS3, settings: GcsSettings) -> None:
     pauses: list[float] = []
-    store = GcsStore(replace(settings, max_attempts=8), sleep=pauses.append)
+    store = GcsStore(replace(settings, requests=replace(settings.requests, max_attempts=8)), sleep=pauses.append)
     for _ in range(8):
         fail(fake_s3, 503)
     with pytest.raises(StorageError, match="slow down"):
@@ -186,7 +191,9 @@ def test_bytes_that_were_packed_on_the_way_are_unpacked(fake_s3: FakeS3) -> None
     packed = gzip.compress(b"rows")
     headers = {**OF_MEDIA, "X-Goog-Stored-Content-Encoding": "identity", "Content-Encoding": "gzip"}
     fake_s3.server.converse = lambda end: ("get", http(200, packed, headers)) if read_request(end) else None
-    settings = GcsSettings(bucket="lake", endpoint_url=fake_s3.url, credential=NoLogin(), max_attempts=1)
+    settings = GcsSettings(
+        bucket="lake", endpoint_url=fake_s3.url, credential=NoLogin(), requests=RequestSettings(max_attempts=1)
+    )
     found = GcsStore(settings).get(KEY)
     assert found is not None
     assert found.body == b"rows"
@@ -379,7 +386,7 @@ def test_an_address_that_is_not_there_is_named_and_a_token_is_in_no_error(
         for _ in range(count + 1):
             fake_s3.answer(400, '{"error": "invalid_grant"}', headers=JSON, drop=is_lost)
         with pytest.raises(StorageError, match=r"no token for gs://lake/d/a.*clock") as caught:
-            GcsStore(replace(safe, max_attempts=3), sleep=pauses.append).head(KEY)
+            GcsStore(replace(safe, requests=replace(safe.requests, max_attempts=3)), sleep=pauses.append).head(KEY)
         assert len(pauses) == count
         assert "hush" not in f"{caught.value!r}{caught.value.__cause__!r}{safe!r}"
 
@@ -483,7 +490,7 @@ def test_a_compose_that_may_pass_is_made_again_under_another_name_if_all_parts_a
 def test_a_compose_of_parts_of_which_one_is_gone_is_no_failure_that_may_pass(
     fake_s3: FakeS3, settings: GcsSettings
 ) -> None:
-    store = GcsStore(replace(settings, max_attempts=1), sleep=lambda _: None)
+    store = GcsStore(replace(settings, requests=replace(settings.requests, max_attempts=1)), sleep=lambda _: None)
     for _ in range(3):
         fail(fake_s3, 500)
         give(fake_s3, described())

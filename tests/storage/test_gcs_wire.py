@@ -16,9 +16,10 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Bucket, Client
 
 from table_writer.model.message import UploadedPart
-from table_writer.storage.gcs import GcsStore
+from table_writer.storage.gcs.settings import GCS_UPLOADS, GcsSettings, NoLogin
+from table_writer.storage.gcs.store import GcsStore
 from table_writer.storage.object_store import ObjectInfo
-from table_writer.storage.settings import GCS_UPLOADS, GcsSettings, NoLogin
+from table_writer.storage.request_settings import RequestSettings
 from tests.bare_server import Request
 from tests.storage.conftest import FakeS3
 
@@ -44,7 +45,9 @@ NAMES: Final = [f"{GCS_UPLOADS}{KEY}/{UPLOAD}/{number:05d}-{'a' * 32}" for numbe
 
 @pytest.fixture
 def ours(fake_s3: FakeS3) -> GcsStore:
-    settings = GcsSettings(bucket="lake", endpoint_url=fake_s3.url, credential=NoLogin(), max_attempts=1)
+    settings = GcsSettings(
+        bucket="lake", endpoint_url=fake_s3.url, credential=NoLogin(), requests=RequestSettings(max_attempts=1)
+    )
     return GcsStore(settings, sleep=lambda _: None)
 
 

@@ -11,16 +11,11 @@ import pytest
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
-from table_writer.storage.hadoop import S3Overrides, committer_threads, part_bytes, settings_for, with_environment
-from table_writer.storage.settings import (
-    AssumedRole,
-    CredentialSource,
-    LocalSettings,
-    Profile,
-    Provider,
-    S3Settings,
-    StaticKeys,
-)
+from table_writer.storage.kinds import settings_for
+from table_writer.storage.local.settings import LocalSettings
+from table_writer.storage.request_settings import RequestSettings
+from table_writer.storage.s3.hadoop import S3Overrides, tuning, with_environment
+from table_writer.storage.s3.settings import AssumedRole, CredentialSource, Profile, Provider, S3Settings, StaticKeys
 
 MART = Location.parse("s3a://mart/orders/")
 KEYS = {"access.key": "AKIAME", "secret.key": "hush-hush"}
@@ -60,7 +55,6 @@ def test_file_is_local() -> None:
 
 ARN = "arn:aws:s3:eu-west-1:1:accesspoint/mart"
 VPCE = "vpce-1.s3.eu-west-1.vpce.amazonaws.com"
-DEFAULT_TIMEOUT = S3Settings(bucket="mart").read_timeout_seconds
 ENDPOINTS = [
     ({}, ("", "")),
     ({"endpoint": ""}, ("", "")),
@@ -98,7 +92,10 @@ OTHERS = [
     ({"bucket_mart_accesspoint_arn": ARN}, {"bucket": ARN}),
     ({"create_storage_class": "intelligent_tiering"}, {"storage_class": "INTELLIGENT_TIERING"}),
     ({"requester_pays_enabled": "true"}, {"requester_pays": True}),
-    ({"attempts_maximum": "20", "connection_maximum": "500"}, {"max_attempts": 20, "max_connections": 500}),
+    (
+        {"attempts_maximum": "20", "connection_maximum": "500"},
+        {"requests": RequestSettings(max_attempts=20, max_connections=500)},
+    ),
     (PROXY, {"proxy_url": "http://me:p%40ss%2Fword@proxy:3128"}),
     ({"proxy_host": "proxy", "proxy_ssl_enabled": "true"}, {"proxy_url": "https://proxy:443"}),
 ]
@@ -110,12 +107,15 @@ OTHERS = [
         *((values, {"endpoint_url": url, "region": region}) for values, (url, region) in ENDPOINTS),
         *((values, {"encryption": name, "kms_key_id": key}) for values, (name, key) in ENCRYPTIONS),
         *(({"acl_default": name}, {"acl": acl}) for name, acl in ACLS.items()),
-        *(({"connection_timeout": text}, {"read_timeout_seconds": some}) for text, some in TIMEOUTS.items()),
         *(
-            ({"connection_establish_timeout": text}, {"connect_timeout_seconds": some})
+            ({"connection_timeout": text}, {"requests": RequestSettings(read_timeout_seconds=some)})
             for text, some in TIMEOUTS.items()
         ),
-        ({"connection_timeout": "0"}, {"read_timeout_seconds": DEFAULT_TIMEOUT}),  # for ever, to Hadoop
+        *(
+            ({"connection_establish_timeout": text}, {"requests": RequestSettings(connect_timeout_seconds=some)})
+            for text, some in TIMEOUTS.items()
+        ),
+        ({"connection_timeout": "0"}, {"requests": RequestSettings()}),  # for ever, to Hadoop
         *OTHERS,
     ],
 )
@@ -176,12 +176,12 @@ def test_what_cannot_be_honoured_is_refused_without_its_value(values: dict[str, 
 )
 def test_part_size_in_hadoops_spelling(text: str | None, size: int | None) -> None:
     hadoop = {} if text is None else {"fs.s3a.multipart.size": "1", "fs.s3a.bucket.mart.multipart.size": text}
-    assert part_bytes(MART, hadoop) == size
+    assert tuning(MART, hadoop).part_bytes == size
 
 
 @pytest.mark.parametrize(("text", "threads"), [(None, None), ("32", 32), ("-4", None), ("0", None)])
 def test_committer_threads(text: str | None, threads: int | None) -> None:
-    assert committer_threads(MART, {} if text is None else {"fs.s3a.committer.threads": text}) == threads
+    assert tuning(MART, {} if text is None else {"fs.s3a.committer.threads": text}).committer_threads == threads
 
 
 TEMPORARY = StaticKeys(access_key="AKIAME", secret_key="hush-hush", session_token="token")
@@ -260,11 +260,12 @@ def test_an_assumed_role_with_all_its_settings_and_with_none() -> None:
 
 def test_the_writers_own_config_wins() -> None:
     mine: dict[str, Any] = {"endpoint_url": "http://mine", "region": "eu-west-1", "path_style": False}
-    mine |= {"connect_timeout_seconds": 1, "read_timeout_seconds": 2, "max_attempts": 3, "max_connections": 4}
+    requests = {"connect_timeout_seconds": 1, "read_timeout_seconds": 2, "max_attempts": 3, "max_connections": 4}
     theirs = {"endpoint": "http://theirs", "endpoint_region": "us-east-1", "path_style_access": "true"}
     theirs |= {"connection_timeout": "200s", "attempts_maximum": "20"}
-    settings = read(S3Overrides(**mine, checksums=False, verify_tls="/ca.pem"), **theirs)
+    settings = read(S3Overrides(**mine, **requests, checksums=False, verify_tls="/ca.pem"), **theirs)
     assert {name: getattr(settings, name) for name in mine} == mine
+    assert settings.requests == RequestSettings(**requests)
     assert (settings.checksum, settings.verify_tls) == (None, "/ca.pem")
 
 
@@ -323,10 +324,6 @@ def test_settings_travel_to_executors_and_can_be_keys(settings: object) -> None:
         ({"credentials": ()}, "credential"),
         ({"acl": "everyone"}, "bucket-owner-full-control"),
         ({"kms_key_id": "key"}, "aws:kms"),
-        ({"connect_timeout_seconds": 0}, "timeouts"),
-        ({"read_timeout_seconds": -1}, "timeouts"),
-        ({"max_attempts": 0}, "max_attempts"),
-        ({"max_connections": 0}, "max_connections"),
         ({"max_single_copy_bytes": -1}, "max_single_copy_bytes"),
         ({"max_single_copy_bytes": 5 * 2**30 + 1}, "max_single_copy_bytes"),
         ({"copy_part_bytes": 5 * 2**20 - 1}, "copy_part_bytes"),
@@ -336,6 +333,20 @@ def test_settings_travel_to_executors_and_can_be_keys(settings: object) -> None:
 def test_a_wrong_value_fails_where_it_is_given(wrong: dict[str, object], named: str) -> None:
     with pytest.raises(InvalidInputError, match=named):
         S3Settings(**({"bucket": "mart", "credentials": (Profile(),)} | wrong))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"connect_timeout_seconds": 0}, "timeouts"),
+        ({"read_timeout_seconds": -1}, "timeouts"),
+        ({"max_attempts": 0}, "max_attempts"),
+        ({"max_connections": 0}, "max_connections"),
+    ],
+)
+def test_requests_that_could_never_succeed_are_refused(wrong: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidInputError, match=named):
+        RequestSettings(**wrong)
 
 
 def test_half_a_key_and_a_role_without_an_arn_are_refused() -> None:

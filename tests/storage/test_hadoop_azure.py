@@ -12,8 +12,9 @@ import pytest
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
-from table_writer.storage.hadoop import committer_threads, part_bytes, settings_for
-from table_writer.storage.settings import AccountKey, AzureSettings, ManagedIdentity, SasToken, ServicePrincipal
+from table_writer.storage.azure.settings import AccountKey, AzureSettings, ManagedIdentity, SasToken, ServicePrincipal
+from table_writer.storage.kinds import kind_of, settings_for
+from table_writer.storage.store_kind import Tuning
 
 HOST: Final = "mart.dfs.core.windows.net"
 HERE: Final = Location.parse(f"abfss://lake@{HOST}/wh/orders/")
@@ -157,7 +158,7 @@ def test_no_secret_is_in_a_repr() -> None:
 
 def test_settings_of_s3_do_not_hold_in_azure() -> None:
     hadoop = {"fs.s3a.multipart.size": "64M", "fs.s3a.committer.threads": "99"}
-    assert (part_bytes(HERE, hadoop), committer_threads(HERE, hadoop)) == (None, None)
+    assert kind_of(HERE).tuning(HERE, hadoop) == Tuning()
 
 
 @pytest.mark.parametrize(
@@ -184,8 +185,8 @@ def test_both_schemes_and_services_are_one_place() -> None:
 def test_without_the_sdk_the_error_names_the_extra_and_s3_works() -> None:
     script = (
         "import sys; sys.modules['azure.storage.blob'] = None\n"
-        "from table_writer.storage import open_store\n"
-        "from table_writer.storage.settings import AccountKey, AzureSettings\n"
+        "from table_writer.storage.object_store import open_store\n"
+        "from table_writer.storage.azure.settings import AccountKey, AzureSettings\n"
         "url = 'https://mart.blob.core.windows.net'\n"
         f"given = AzureSettings(account='mart', container='lake', account_url=url, credential=AccountKey({KEY!r}))\n"
         "try:\n    open_store(given)\nexcept ValueError as error:\n    print(error)\n"

@@ -19,10 +19,7 @@ from google.auth.exceptions import DefaultCredentialsError
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
-from table_writer.storage import open_store
-from table_writer.storage.gcs import GcsStore
-from table_writer.storage.hadoop import committer_threads, part_bytes, settings_for
-from table_writer.storage.settings import (
+from table_writer.storage.gcs.settings import (
     DefaultLogin,
     GcsCredential,
     GcsSettings,
@@ -32,6 +29,10 @@ from table_writer.storage.settings import (
     ServiceAccountKey,
     UserLogin,
 )
+from table_writer.storage.gcs.store import GcsStore
+from table_writer.storage.kinds import kind_of, settings_for
+from table_writer.storage.object_store import open_store
+from table_writer.storage.store_kind import Tuning
 
 HERE: Final = Location.parse("gs://lake/wh/orders/")
 PEM: Final = "-----BEGIN PRIVATE KEY-----\nhush\n-----END PRIVATE KEY-----\n"
@@ -132,7 +133,7 @@ def test_a_location_without_a_bucket_is_refused(text: str) -> None:
 
 def test_settings_of_s3_do_not_hold_on_gcs() -> None:
     hadoop = {"fs.s3a.multipart.size": "64M", "fs.s3a.committer.threads": "99"}
-    assert (part_bytes(HERE, hadoop), committer_threads(HERE, hadoop)) == (None, None)
+    assert kind_of(HERE).tuning(HERE, hadoop) == Tuning()
 
 
 @pytest.fixture(scope="module")
@@ -192,8 +193,8 @@ def test_a_login_that_is_not_there_is_refused_when_the_store_is_opened(
 def test_without_the_library_the_error_names_the_extra_and_executors() -> None:
     script = (
         "import sys; sys.modules['google.auth'] = None\n"
-        "from table_writer.storage import open_store\n"
-        "from table_writer.storage.settings import GcsSettings\n"
+        "from table_writer.storage.object_store import open_store\n"
+        "from table_writer.storage.gcs.settings import GcsSettings\n"
         "try:\n    open_store(GcsSettings(bucket='lake'))\nexcept ValueError as error:\n    print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.storage.local import FileSystemClock, LocalStore
+from table_writer.storage.local.store import FileSystemClock, LocalStore
 
 WRITE = "_table_writer/data/1"
 
@@ -47,7 +47,7 @@ HOST_WITH_A_WRONG_CLOCK = """
 import sys, time
 real, wrong_by = time.time, float(sys.argv[1])
 time.time = lambda: real() + wrong_by  # before anything else is imported
-from table_writer.storage.local import LocalStore
+from table_writer.storage.local.store import LocalStore
 print(LocalStore().get(sys.argv[2]).age_seconds)
 """
 
@@ -66,7 +66,7 @@ def test_ages_are_by_the_clock_of_the_file_system_and_not_by_this_hosts(root: Pa
 
 def test_each_file_system_is_asked_once_a_minute_and_time_goes_on_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     now, asked = [10.0], []
-    monkeypatch.setattr("table_writer.storage.local.boot_seconds", lambda: now[0])
+    monkeypatch.setattr("table_writer.storage.local.store.boot_seconds", lambda: now[0])
     clock = FileSystemClock()
 
     def ask(device: int, time_there: float) -> float:

@@ -21,11 +21,12 @@ import pytest
 from table_writer.doctor.examination import examine
 from table_writer.errors import StorageError, TableWriterError
 from table_writer.model.location import Location
-from table_writer.storage.hadoop import S3Overrides, settings_for
+from table_writer.storage.kinds import settings_for
 from table_writer.storage.object_store import ObjectInfo
-from table_writer.storage.s3 import S3Store, bucket_versioning, incomplete_upload_rules
-from table_writer.storage.s3_advice import PERMISSIONS
-from table_writer.storage.settings import S3Settings
+from table_writer.storage.s3.hadoop import S3Overrides
+from table_writer.storage.s3.permissions import ACTIONS
+from table_writer.storage.s3.settings import S3Settings
+from table_writer.storage.s3.store import S3Store
 from table_writer.testing.servers import REGION, S3Server
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.policies import BUCKET, ROOT, Policy, actions, allows, policy_of
@@ -216,12 +217,12 @@ def test_every_action_is_needed_and_named_when_it_lacks(granted: Account, role: 
 @pytest.mark.parametrize("action", sorted(ONLY_LOOKED_AT))
 def test_doctor_says_what_it_may_not_look_at(granted: Account, action: str) -> None:
     store = granted.store("maintenance")
-    assert incomplete_upload_rules(store, ROOT) == ()
-    assert bucket_versioning(store) == "Unversioned"
+    assert store.rules().lifecycle(ROOT) == ()
+    assert store.rules().versioning() == "Unversioned"
     granted.grant("maintenance", without(POLICIES["maintenance"], action))
     looked = {
-        "s3:GetLifecycleConfiguration": incomplete_upload_rules(store, ROOT),
-        "s3:GetBucketVersioning": bucket_versioning(store),
+        "s3:GetLifecycleConfiguration": store.rules().lifecycle(ROOT),
+        "s3:GetBucketVersioning": store.rules().versioning(),
     }
     assert looked[action] is None
 
@@ -237,7 +238,7 @@ def test_requests_of_a_role_are_allowed_by_our_reading_and_none_next_door(grante
         )
         refused(steps(role, store, Ground(root, granted)))
         for operation, params in sent:
-            action = PERMISSIONS[operation].split(" ")[0]
+            action = ACTIONS[operation]
             keys = [one["Key"] for one in params.get("Delete", {}).get("Objects", [])] or [params.get("Key", "")]
             if action == "s3:ListBucketMultipartUploads":
                 continue  # knows no condition on the prefix: the page says so

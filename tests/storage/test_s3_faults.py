@@ -17,8 +17,8 @@ import pytest
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
 from table_writer.storage.object_store import ObjectInfo
-from table_writer.storage.s3 import S3Store
-from table_writer.storage.settings import Provider, S3Settings
+from table_writer.storage.s3.settings import Provider, S3Settings
+from table_writer.storage.s3.store import S3Store
 from tests.storage.conftest import COPIED, CREATED, PART_COPIED, SOURCE, answer_instead
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 PARTS = [UploadedPart(number=1, etag='"e"', size_bytes=4, checksum="yTuzdQ==")]
 
 
-def two_attempts(settings: S3Settings, **changes: object) -> S3Store:
-    return S3Store(replace(settings, max_attempts=2, **changes), sleep=lambda _: None)
+def two_attempts(settings: S3Settings, hasty: dict[str, float] | None = None, **changes: object) -> S3Store:
+    requests = replace(settings.requests, max_attempts=2, **(hasty or {}))
+    return S3Store(replace(settings, requests=requests, **changes), sleep=lambda _: None)
 
 
 @pytest.mark.parametrize(("status", "code"), [(409, "ConditionalRequestConflict"), (503, "SlowDown"), (0, "")])
@@ -292,7 +293,7 @@ def test_an_endpoint_that_never_answers_is_told_of_while_it_is_waited_for(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # the system takes connections, and nobody reads them
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://me:hush-hush@127.0.0.1:{silent.getsockname()[1]}")
-        store = two_attempts(fake_settings, endpoint_url="", read_timeout_seconds=0.2)
+        store = two_attempts(fake_settings, {"read_timeout_seconds": 0.2}, endpoint_url="")
         with pytest.raises(StorageError, match=r"S3 has not answered.*fs\.s3a\.connection\.timeout") as raised:
             store.head("a")
     assert "hush-hush" not in "".join(traceback.format_exception(raised.value))

@@ -18,8 +18,9 @@ import pytest
 
 from table_writer.errors import StorageError
 from table_writer.model.message import UploadedPart
-from table_writer.storage.s3 import S3Store
-from table_writer.storage.settings import S3Settings, StaticKeys
+from table_writer.storage.request_settings import RequestSettings
+from table_writer.storage.s3.settings import S3Settings, StaticKeys
+from table_writer.storage.s3.store import S3Store
 from tests.bare_server import OF_PROXIES, UNANSWERED, BareServer, Fault, http, read_request
 
 FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
@@ -138,11 +139,9 @@ def shared_wire() -> Iterator[Wire]:
             region="us-east-1",
             path_style=True,
             credentials=(StaticKeys(access_key="AKIAME", secret_key="hush-hush"),),
-            max_attempts=2,
-            connect_timeout_seconds=1,
-            read_timeout_seconds=10,
+            requests=RequestSettings(max_attempts=2, connect_timeout_seconds=1, read_timeout_seconds=10),
         )
-        hasty = replace(settings, read_timeout_seconds=HASTY_SECONDS)
+        hasty = replace(settings, requests=replace(settings.requests, read_timeout_seconds=HASTY_SECONDS))
         yield Wire(s3, server, *(S3Store(one, sleep=lambda _: None) for one in (settings, hasty)))
 
 

@@ -32,8 +32,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
 from table_writer.errors import TableWriterError
 from table_writer.jobs.upload.job import run_upload
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.storage import open_store
-from table_writer.storage.settings import LocalSettings
+from table_writer.storage.local.settings import LocalSettings
+from table_writer.storage.object_store import open_store
 
 MIB = 1024 * 1024
 ROWS = 24_000

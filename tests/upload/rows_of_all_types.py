@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.storage.settings import LocalSettings
+from table_writer.storage.local.settings import LocalSettings
 
 NAN, INF = math.nan, math.inf
 OLD_DATES = [

@@ -19,9 +19,10 @@ from table_writer.jobs.complete import Completer, Spread
 from table_writer.model.message import CommitMessage, CommitMessages, PendingUpload, names_of_task
 from table_writer.spark import open_gateway
 from table_writer.spark.executors import ITEMS_PER_TASK, TASKS_PER_JOB, Executors, jobs
-from table_writer.storage.local import LocalStore
+from table_writer.storage.local.settings import LocalSettings
+from table_writer.storage.local.store import LocalStore
 from table_writer.storage.object_store import ObjectStore
-from table_writer.storage.settings import LocalSettings, S3Settings, StaticKeys
+from table_writer.storage.s3.settings import S3Settings, StaticKeys
 from table_writer.storage.worker import completer
 from table_writer.testing import Lakehouse
 from tests.doubles.memory_store import MemoryStore

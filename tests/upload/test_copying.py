@@ -14,9 +14,9 @@ from table_writer.errors import StorageError
 from table_writer.protocol.operations.append import CopyFiles
 from table_writer.spark import open_gateway
 from table_writer.spark.executors import ITEMS_PER_TASK, Executors
-from table_writer.storage.local import LocalStore
+from table_writer.storage.local.settings import LocalSettings
+from table_writer.storage.local.store import LocalStore
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError
-from table_writer.storage.settings import LocalSettings
 from table_writer.testing import Lakehouse
 
 FILES = ITEMS_PER_TASK + 20

@@ -30,7 +30,7 @@ from table_writer.spark.connect import sources_explained
 from table_writer.spark.few_rows import FewRows
 from table_writer.spark.gateway import QuerySources
 from table_writer.spark.sql import SPARK_ERRORS
-from table_writer.storage import open_store
+from table_writer.storage.object_store import open_store
 from table_writer.testing import Lakehouse
 from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS, spec_of, table
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from table_writer.jobs.upload.job import run_upload
-from table_writer.storage import open_store
+from table_writer.storage.object_store import open_store
 from tests.cells import first_fast
 from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS, spec_of, table
 

@@ -19,8 +19,9 @@ from table_writer.jobs.upload.job import run_upload
 from table_writer.model.table import NULL_PARTITION
 from table_writer.model.upload_spec import BatchLimits
 from table_writer.spark.classic import run_interruptibly
-from table_writer.storage import open_store
-from table_writer.storage.settings import S3Settings, StaticKeys
+from table_writer.storage.object_store import open_store
+from table_writer.storage.request_settings import RequestSettings
+from table_writer.storage.s3.settings import S3Settings, StaticKeys
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_a_key_that_s3_refuses_names_the_partition_on_the_driver(lakehouse, sett
 
 
 def test_a_store_that_cannot_be_reached_is_our_error(lakehouse, settings, spec):
-    nowhere = replace(settings, endpoint_url="http://127.0.0.1:9", max_attempts=1)
+    nowhere = replace(settings, endpoint_url="http://127.0.0.1:9", requests=RequestSettings(max_attempts=1))
     with pytest.raises(TableWriterError) as caught:
         run_upload(rows_of(lakehouse, ["a"], tasks=1), spec(store=nowhere))
     assert caught.value.write_id == "w1"

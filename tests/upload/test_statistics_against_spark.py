@@ -18,8 +18,8 @@ from table_writer.model.table import Column, Table, TableName
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
 from table_writer.model.write_mode import WriteMode
-from table_writer.storage import open_store
-from table_writer.storage.settings import LocalSettings
+from table_writer.storage.local.settings import LocalSettings
+from table_writer.storage.object_store import open_store
 from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS, table
 
 FORMATS = {

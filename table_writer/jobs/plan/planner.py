@@ -24,7 +24,6 @@ from table_writer.jobs.plan.replace import replacing_schema
 from table_writer.jobs.plan.types import partition_schema, table_schema
 from table_writer.metastore.settings import unusable_client
 from table_writer.model.entry import Key
-from table_writer.model.location import S3_SCHEMES
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.partition_value import Spellings, has_spellings
 from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, TableName, partition_name
@@ -59,8 +58,9 @@ from table_writer.spark.few_rows import FewRows
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, fetched, frame_of, quoted, spark_reason
 from table_writer.spark.types import cast_sql, exact_type, shown_type
 from table_writer.spark.widths import fixed_row_bytes
-from table_writer.storage.hadoop import part_bytes, why_renamed
+from table_writer.storage.kinds import kind_of
 from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.store_kind import Renames, StoreKind
 from table_writer.storage.table_files import existing_values
 
 MIB = 1024 * 1024
@@ -123,7 +123,7 @@ class Planner:
             spelled = self.spellings(df, existing)
             rows, spec = self.prepare(fitted, options, write_id, spelled if mode.facts.only_creates else frozenset())
         notes, log_id, listing = self._own_root(reading, seen)
-        notes += self._renames() if spec is None else self.file_settings(df.sparkSession).notes()
+        notes += self._note_on_renames() if spec is None else self.file_settings(df.sparkSession).notes()
         seen_bytes = self._seen_row_bytes(rows, data_schema, listing) if spec else 0
         spec = spec and replace(spec, batches=self._batches(rows, seen_bytes), is_marked=bool(self._mark))
         based_on = self._base_of(rows, mode, options, listing)
@@ -354,7 +354,7 @@ class Planner:
                 file_name_prefix=config.file_name_prefix,
             ),
             part_size_bytes=config.part_size_bytes
-            or min(part_bytes(self._layout.root, hadoop) or LARGEST_PART_BYTES, LARGEST_PART_BYTES),
+            or min(self._kind.tuning(self._layout.root, hadoop).part_bytes or LARGEST_PART_BYTES, LARGEST_PART_BYTES),
             upload_threads=config.upload_threads,
             max_open_files=config.max_open_files,
             buffer_bytes=config.buffer_bytes,
@@ -364,26 +364,31 @@ class Planner:
             existing=existing,
         )
 
-    def _why_renamed(self) -> tuple[str, str]:
-        return why_renamed(self._layout.root, self._opened.session.hadoop, self._opened.session.missing_jar)
+    @property
+    def _kind(self) -> StoreKind:
+        return kind_of(self._layout.root)
+
+    @property
+    def _renames(self) -> Renames:
+        return self._kind.renames(self._layout.root, self._opened.session.hadoop, self._opened.session.missing_jar)
 
     def _require_no_renames(self) -> None:
         """Refuse a write whose files S3 would copy, where the config says so: it may be large."""
-        why, advice = self._why_renamed()
-        if self._layout.root.scheme in S3_SCHEMES - {"s3a"}:
-            why, advice = "no committer that renames nothing is known for this scheme", "make the table over s3a://"
-        if not why or self._opened.config.renames != "error":
+        renames = self._renames
+        if not renames.why or self._opened.config.renames != "error":
             return
         raise InvalidInputError(
-            f"Spark's writer would rename the files of a write of {self._table.name}: {why}. Nothing was written."
-            f" To avoid it, {advice}; or allow it, TableWriterConfig(renames='note').",
+            f"Spark's writer would rename the files of a write of {self._table.name}: {renames.why}. Nothing was"
+            f" written. To avoid it, {renames.advice}; or allow it, TableWriterConfig(renames='note').",
             table=str(self._table.name),
         )
 
-    def _renames(self) -> tuple[str, ...]:
+    def _note_on_renames(self) -> tuple[str, ...]:
         """Say what it costs where Spark's own writer renames its files: nobody sees it otherwise."""
-        why, advice = self._why_renamed()
-        return (f"Spark's writer renamed the files of this write: {why}. To avoid it, {advice}.",) if why else ()
+        renames = self._renames
+        if not renames.why or not renames.is_certain:
+            return ()
+        return (f"Spark's writer renamed the files of this write: {renames.why}. To avoid it, {renames.advice}.",)
 
     def _data_schema(self, fitted: FittedRows) -> StructType:
         """Return the columns of files: partition columns, which come last, are not in them."""

@@ -127,11 +127,11 @@ class OwnCatalog:
 class PyIcebergCatalog:
     """A catalog that pyiceberg knows by a name of the user's."""
 
-    def __init__(self, catalog: str, name: TableName, files: MetadataFiles, *, is_in_azure: bool) -> None:
+    def __init__(self, catalog: str, name: TableName, files: MetadataFiles, *, needed: str) -> None:
         with _foreign_errors(catalog):
             self._catalog: ForeignCatalog = load_catalog(catalog)
-        if is_in_azure:
-            _require_adlfs(catalog, self._catalog)
+        if needed:
+            _require_library(catalog, self._catalog, needed)
         self._name = catalog
         self._identifier = (name.database, name.name)
         self._files = files
@@ -194,12 +194,12 @@ class PyIcebergCatalog:
             self._catalog.drop_table(self._identifier)
 
 
-def _require_adlfs(name: str, catalog: ForeignCatalog) -> None:
+def _require_library(name: str, catalog: ForeignCatalog, needed: str) -> None:
     """Refuse a catalog that would fail once it reads the first metadata: all but REST read them in this process."""
     from pyiceberg.catalog.rest import RestCatalog  # noqa: PLC0415 - seldom used
 
-    if not isinstance(catalog, RestCatalog) and find_spec("adlfs") is None:
-        raise MissingExtraError(f"the Iceberg catalog {name!r} reads files in Azure by adlfs: pip install adlfs")
+    if not isinstance(catalog, RestCatalog) and find_spec(needed) is None:
+        raise MissingExtraError(f"the Iceberg catalog {name!r} reads files there by {needed}: pip install {needed}")
 
 
 @contextmanager

@@ -29,11 +29,12 @@ from table_writer.mirrors.iceberg.files import MetadataFiles, StoreFiles
 from table_writer.mirrors.iceberg.manifests import FORMAT_VERSION, UNREADABLE, ManifestFiles, last_number, millis
 from table_writer.mirrors.iceberg.snapshot import DROPPED, LOG_ID, CatalogPlace, Manifest, Snapshot, own_facts
 from table_writer.mirrors.mirror import HANDED_OVER, TAKEN_BACK, Held, MirrorChange, MirroredFile, NotOursError
-from table_writer.model.location import AZURE_SCHEMES, Location
+from table_writer.model.location import Location
 from table_writer.model.table import TableName
 from table_writer.protocol.table.open_table import OpenTable
 from table_writer.protocol.table.root_markers import ICEBERG_MIRROR, iceberg_note
 from table_writer.storage.footers import Names, count_rows, other_spellings, paths_of
+from table_writer.storage.kinds import kind_of
 from table_writer.storage.object_store import many
 from table_writer.storage.table_files import delete_keys, require_deleted
 
@@ -241,8 +242,8 @@ class IcebergMirror:
     def _catalog(self, place: CatalogPlace) -> Catalog:
         files = MetadataFiles(self.files, self._metadata_prefix)
         if place.catalog:
-            is_in_azure = self._root.scheme in AZURE_SCHEMES
-            return PyIcebergCatalog(place.catalog, place.table, files, is_in_azure=is_in_azure)
+            needed = kind_of(self._root).iceberg_library
+            return PyIcebergCatalog(place.catalog, place.table, files, needed=needed)
         return OwnCatalog(self._opened.metastore, place.table, files)
 
     def _require_own(self, place: CatalogPlace, location: str) -> None:

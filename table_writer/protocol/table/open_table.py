@@ -41,8 +41,7 @@ from table_writer.protocol.log.records import LogEnd, SlotRecord
 from table_writer.protocol.log.registration import Registration, writer_identity
 from table_writer.protocol.log.rules import require_same_query
 from table_writer.protocol.log.table_log import TableLog
-from table_writer.storage.object_store import ObjectStore
-from table_writer.storage.settings import StoreSettings
+from table_writer.storage.object_store import ObjectStore, StoreSettings
 
 logger = logging.getLogger(__name__)
 

@@ -20,10 +20,8 @@ from table_writer.model.location import Location, Place
 from table_writer.model.table import Table, TableName
 from table_writer.model.write import TableLayout
 from table_writer.protocol.table.open_table import OpenTable
-from table_writer.storage import open_store
-from table_writer.storage.hadoop import settings_for
-from table_writer.storage.object_store import ObjectStore
-from table_writer.storage.settings import StoreSettings
+from table_writer.storage.kinds import KINDS, settings_for
+from table_writer.storage.object_store import ObjectStore, StoreSettings, open_store
 
 logger = logging.getLogger(__name__)
 MOST_COMPARED: Final = 1_000  # tables whose names are compared with one that is not there
@@ -55,7 +53,6 @@ def nearest_names(metastore: Metastore, name: TableName) -> str:
 
 
 AnySettings = MetastoreSettings | GlueSettings
-AWS_CHAIN: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
 
 def _metastore_settings(session: SessionSettings, config: TableWriterConfig) -> AnySettings:
@@ -86,10 +83,11 @@ def open_metastore(settings: AnySettings) -> Metastore:
 
 
 def hadoop_without_spark(config: TableWriterConfig) -> Mapping[str, str]:
-    """Return the settings of a config; credentials of S3 that it does not name are what the AWS SDK finds."""
-    if any(name.endswith((".access.key", ".aws.credentials.provider")) for name in config.hadoop):
-        return config.hadoop
-    return {**config.hadoop, "fs.s3a.aws.credentials.provider": AWS_CHAIN}  # profiles and SSO too, as the AWS CLI does
+    """Return the settings of a config, and where each kind of store looks for a login that it does not name."""
+    found = dict(config.hadoop)
+    for kind in KINDS:
+        found |= kind.without_spark(config.hadoop)
+    return found
 
 
 class Services:

@@ -1,7 +1,4 @@
-"""One S3 bucket behind the :class:`~table_writer.storage.object_store.ObjectStore` protocol.
-
-At the end, for the doctor: what the bucket itself does to our files, by lifecycle rules and versioning.
-"""
+"""One S3 bucket behind the :class:`~table_writer.storage.object_store.ObjectStore` protocol."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date
-from typing import TYPE_CHECKING, Any, Final, Literal
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_plus
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -40,8 +37,7 @@ from table_writer.storage.object_store import (
     source_changed,
 )
 from table_writer.storage.remote import COPY_THREADS, MAY_BE_STORED, READ_ATTEMPTS, RemoteStore
-from table_writer.storage.s3_advice import (
-    DENIED,
+from table_writer.storage.s3.causes import (
     error_code,
     http_status,
     is_of_checksums,
@@ -49,17 +45,14 @@ from table_writer.storage.s3_advice import (
     sdk_errors_translated,
     storage_error,
 )
-from table_writer.storage.s3_client import make_client, write_arguments
-from table_writer.storage.settings import S3Settings
+from table_writer.storage.s3.client import make_client, write_arguments
+from table_writer.storage.s3.settings import S3Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import (
-        CompletedPartTypeDef,
-        LifecycleRuleOutputTypeDef,
-        ListObjectsV2OutputTypeDef,
-        ObjectIdentifierTypeDef,
-    )
+    from mypy_boto3_s3.type_defs import CompletedPartTypeDef, ListObjectsV2OutputTypeDef, ObjectIdentifierTypeDef
+
+    from table_writer.storage.s3.rules import S3Rules
 
 GONE_OR_OTHER: Final = frozenset({"NoSuchKey", "404", "PreconditionFailed", "412"})
 
@@ -85,6 +78,12 @@ class S3Store(RemoteStore["S3Client"]):
     def bucket(self) -> str:
         """The name of the bucket."""
         return self._settings.bucket
+
+    def rules(self) -> S3Rules:
+        """Return what tells of the bucket's own rules."""
+        from table_writer.storage.s3.rules import S3Rules  # noqa: PLC0415 - executors have no use for it
+
+        return S3Rules(self.client, self.bucket)
 
     def put(self, key: str, body: bytes) -> None:
         with self._errors(key):
@@ -531,74 +530,3 @@ def part_ranges(size_bytes: int, part_bytes: int) -> Sequence[tuple[int, int]]:
     """
     step = max(part_bytes, -(-size_bytes // MAX_PARTS))
     return [(first, min(first + step, size_bytes) - 1) for first in range(0, size_bytes, step)]
-
-
-Versioning = Literal["Enabled", "Suspended", "Unversioned"]
-NO_RULES: Final = "NoSuchLifecycleConfiguration"
-UNKNOWN_TO_STORE: Final = frozenset({"NotImplemented", "MethodNotAllowed", "UnsupportedOperation", "405", "501"})
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LifecycleRule:
-    """An enabled lifecycle rule that aborts pending uploads, expires objects, or both."""
-
-    rule_id: str
-    prefix: str  # of the rule, empty for the whole bucket
-    days: int | None  # after which pending uploads are aborted; None: they are not
-    expiration_days: int | None  # after which objects are deleted; None: they are not, or from a date on
-    expiration_date: date | None = None  # from which on all objects are deleted
-    is_limited: bool = False  # it takes only objects with certain tags or sizes: whether ours, only S3 knows
-
-
-def incomplete_upload_rules(store: S3Store, prefix: str) -> tuple[LifecycleRule, ...] | None:
-    """Return the rules that abort pending uploads or expire objects, below the prefix or around it.
-
-    They are in the bucket's order. ``None`` when it can't be told: the credentials lack
-    ``s3:GetLifecycleConfiguration``, or the store does not know lifecycle rules.
-    """
-    try:
-        answer = store.client.get_bucket_lifecycle_configuration(Bucket=store.bucket)
-    except (BotoCoreError, ClientError) as error:
-        if error_code(error) == NO_RULES:
-            return ()
-        if _is_withheld(error):
-            return None
-        raise storage_error(error, store.bucket, "") from error
-    rules = [_rule(item) for item in answer.get("Rules", []) if item["Status"] == "Enabled"]
-    nothing = (None, None, None)  # but transitions, old versions or delete markers
-    acting = (rule for rule in rules if (rule.days, rule.expiration_days, rule.expiration_date) != nothing)
-    return tuple(rule for rule in acting if rule.prefix.startswith(prefix) or prefix.startswith(rule.prefix))
-
-
-def bucket_versioning(store: S3Store) -> Versioning | None:
-    """Say whether deleted objects are kept as old versions, and paid for.
-
-    ``"Suspended"`` keeps the versions from before. ``None`` when it can't be told: the credentials lack
-    ``s3:GetBucketVersioning``, or the store does not know versions.
-    """
-    try:
-        return store.client.get_bucket_versioning(Bucket=store.bucket).get("Status", "Unversioned")
-    except (BotoCoreError, ClientError) as error:
-        if _is_withheld(error):
-            return None
-        raise storage_error(error, store.bucket, "") from error
-
-
-def _is_withheld(error: BotoCoreError | ClientError) -> bool:
-    return error_code(error) in DENIED | UNKNOWN_TO_STORE or http_status(error) in (405, 501)
-
-
-def _rule(item: LifecycleRuleOutputTypeDef) -> LifecycleRule:
-    conditions: dict[str, Any] = {**item.get("Filter", {})}
-    conditions |= conditions.pop("And", {})
-    rule_prefix = conditions.pop("Prefix", item.get("Prefix", ""))  # the latter is how rules were written until 2016
-    expiration = item.get("Expiration", {})
-    expires_at = expiration.get("Date")
-    return LifecycleRule(
-        rule_id=item.get("ID", ""),
-        prefix=rule_prefix or "",
-        days=item.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation"),
-        expiration_days=expiration.get("Days"),
-        expiration_date=expires_at.date() if expires_at is not None else None,
-        is_limited=bool(conditions),
-    )

@@ -25,9 +25,9 @@ from botocore.parsers import ResponseParserError
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import without_login
 from table_writer.storage.answers import tidy_headers
-from table_writer.storage.s3_advice import PLAIN_WORDS, UnreadableAnswerError, is_throttled
-from table_writer.storage.s3_credentials import RotatedCredentials, resolve
-from table_writer.storage.settings import S3Settings
+from table_writer.storage.s3.causes import PLAIN_WORDS, UnreadableAnswerError, is_throttled
+from table_writer.storage.s3.credentials import RotatedCredentials, resolve
+from table_writer.storage.s3.settings import S3Settings
 
 logger = logging.getLogger(__name__)
 LONGEST_PAUSE_SECONDS: Final = 20.0  # as of botocore's own retries
@@ -114,10 +114,10 @@ def _config(settings: S3Settings, *, anonymous: bool) -> Config:
         options["use_fips_endpoint"] = True
     return Config(
         s3=s3,
-        connect_timeout=settings.connect_timeout_seconds,
-        read_timeout=settings.read_timeout_seconds,
-        max_pool_connections=settings.max_connections,
-        retries={"mode": "standard", "total_max_attempts": settings.max_attempts},
+        connect_timeout=settings.requests.connect_timeout_seconds,
+        read_timeout=settings.requests.read_timeout_seconds,
+        max_pool_connections=settings.requests.max_connections,
+        retries={"mode": "standard", "total_max_attempts": settings.requests.max_attempts},
         request_checksum_calculation="when_supported" if settings.checksum else "when_required",
         response_checksum_validation="when_supported" if settings.checksum else "when_required",
         tcp_keepalive=True,
@@ -130,20 +130,21 @@ def _say_unanswered(
     settings: S3Settings, *, operation: Any, caught_exception: Exception | None, attempts: int, **_: object
 ) -> None:
     """Give a sign of life while a store does not answer: botocore tries again for minutes without a word."""
-    if isinstance(caught_exception, ReadTimeoutError | ConnectTimeoutError) and attempts < settings.max_attempts:
+    most = settings.requests.max_attempts
+    if isinstance(caught_exception, ReadTimeoutError | ConnectTimeoutError) and attempts < most:
         logger.warning(
             "S3 did not answer %s on bucket %s, attempt %d of %d: %s",
             operation.name,
             settings.bucket,
             attempts,
-            settings.max_attempts,
+            most,
             caught_exception,
         )
 
 
 def _retry_throttled(settings: S3Settings, *, response: Any, attempts: int, **_: object) -> Any:
     """Try again what botocore does not know to be throttled: codes of KMS behind S3, HTTP 429, a lock that is held."""
-    if response is None or attempts >= settings.max_attempts:
+    if response is None or attempts >= settings.requests.max_attempts:
         return None
     code = str(response[1].get("Error", {}).get("Code", ""))
     if not is_throttled(code) and code != "OperationAborted" and response[0].status_code != 429:

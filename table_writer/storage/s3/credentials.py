@@ -15,8 +15,8 @@ from botocore.credentials import AssumeRoleCredentialFetcher, Credentials, ReadO
 from botocore.exceptions import BotoCoreError, ClientError
 
 from table_writer.errors import InvalidInputError, TableWriterError
-from table_writer.storage.s3_advice import EXPIRED, REFUSED_KEYS, storage_error
-from table_writer.storage.settings import AssumedRole, CredentialSource, Profile, Provider, StaticKeys
+from table_writer.storage.s3.causes import EXPIRED, REFUSED_KEYS, storage_error
+from table_writer.storage.s3.settings import AssumedRole, CredentialSource, Profile, Provider, StaticKeys
 
 logger = logging.getLogger(__name__)
 MACHINE_METHODS: Final = frozenset({"iam-role", "container-role"})

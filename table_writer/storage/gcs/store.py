@@ -24,8 +24,10 @@ from typing import Any, Final
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
 from table_writer.storage.answers import age_seconds, field_of, time_in, unreadable
-from table_writer.storage.gcs_bucket import ABSENT, GcsBucket, Piece, md5, text_of
-from table_writer.storage.gcs_client import TRANSIENT, Answer, GcsClient, RefusedError, storage_error
+from table_writer.storage.gcs.bucket import ABSENT, GcsBucket, Piece, md5, text_of
+from table_writer.storage.gcs.causes import RefusedError, storage_error
+from table_writer.storage.gcs.client import TRANSIENT, Answer, GcsClient
+from table_writer.storage.gcs.settings import GCS_UPLOADS, GcsSettings
 from table_writer.storage.object_store import (
     ObjectInfo,
     StoredObject,
@@ -43,7 +45,6 @@ from table_writer.storage.object_store import (
     source_changed,
 )
 from table_writer.storage.remote import MAY_BE_STORED, RemoteStore
-from table_writer.storage.settings import GCS_UPLOADS, GcsSettings
 
 _logger = logging.getLogger(__name__)
 MARK: Final = "table_writer_upload"  # metadata of an object: which parts of which upload it was made of
@@ -277,7 +278,7 @@ class GcsStore(RemoteStore[GcsBucket]):
         """
         if len(pieces) == 1:
             return pieces[0]
-        for _ in self._attempts(self._settings.max_attempts):
+        for _ in self._attempts(self._settings.requests.max_attempts):
             try:
                 return self.client.compose(pieces, f"{prefix}joined-{secrets.token_hex(16)}", {MARK: mark})
             except RefusedError as refused:

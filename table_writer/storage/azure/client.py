@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import logging
-import random
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import requests
 from azure.core.credentials import AzureSasCredential
-from azure.core.exceptions import AzureError, ClientAuthenticationError, ServiceRequestError, ServiceResponseError
+from azure.core.exceptions import ServiceRequestError, ServiceResponseError
 from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobSasPermissions, ContainerClient, ExponentialRetry, generate_blob_sas
 from requests.adapters import HTTPAdapter
 
-from table_writer.errors import InvalidInputError, StorageError
-from table_writer.storage.object_store import MAX_GET_BYTES
-from table_writer.storage.settings import (
+from table_writer.errors import InvalidInputError
+from table_writer.storage.azure.causes import without_signatures
+from table_writer.storage.azure.settings import (
     AccountKey,
     AzureCredential,
     AzureSettings,
@@ -28,58 +25,26 @@ from table_writer.storage.settings import (
     SasToken,
     ServicePrincipal,
 )
+from table_writer.storage.object_store import MAX_GET_BYTES
+from table_writer.storage.request_settings import pause_seconds
 
 SCOPE: Final = "https://storage.azure.com/.default"
-SIGNATURE: Final = re.compile(r"(\bsig=)[^&\s'\"<>)]+", re.IGNORECASE)
 LONGEST_COPY: Final = timedelta(hours=1)  # for which a copy may read its source
 GET_BYTES: Final = 32 * 2**20  # asked for with one request
-FIRST_PAUSE_SECONDS: Final = 0.2  # at most, before a retry; doubled with each
-LONGEST_PAUSE_SECONDS: Final = 20.0
-ROLES: Final = "Storage Blob Data Contributor, or a SAS token with the permissions racwdl, on the container"
-_BAD_LOGIN: Final = (
-    "Azure does not accept the login",
-    "Check fs.azure.account.key, the SAS token or the OAuth settings",
-)
-ADVICE: Final = {  # Azure's error code: what it means, what to do
-    "AuthenticationFailed": (
-        "Azure does not accept the login",
-        "Check fs.azure.account.key, the SAS token and its expiry, and the clock of this machine",
-    ),
-    "InvalidAuthenticationInfo": _BAD_LOGIN,
-    "NoAuthenticationInformation": _BAD_LOGIN,
-    "KeyBasedAuthenticationNotPermitted": ("the account takes no shared keys", "Use OAuth: fs.azure.account.auth.type"),
-    "AuthorizationFailure": (
-        "access denied",
-        f"The login needs {ROLES}. Check fs.azure.account.key or the token as well, and the account's firewall",
-    ),
-    "AuthorizationPermissionMismatch": ("access denied", f"The login needs {ROLES}"),
-    "AuthorizationProtocolMismatch": ("access denied", "The SAS token is for https alone, or for other addresses"),
-    "AuthorizationSourceIPMismatch": ("access denied", "The SAS token is for https alone, or for other addresses"),
-    "InsufficientAccountPermissions": ("access denied", f"The login needs {ROLES}"),
-    "AccountIsDisabled": ("the account is disabled", "Ask its owner"),
-    "ContainerNotFound": ("the container does not exist in this account", "Check the location"),
-    "ContainerBeingDeleted": ("the container is being deleted", "Check the location"),
-    "BlobArchived": ("the file is archived", "Bring it back to an online tier first"),
-    "BlobBeingRehydrated": ("the file is archived", "Wait until it is back in an online tier"),
-    "LeaseIdMissing": ("another tool holds a lease on the file", "Let it end, or break the lease"),
-    "SnapshotsPresent": ("the file has snapshots, which are not deleted", "Delete them, if nobody needs them"),
-    "BlobImmutableDueToPolicy": ("an immutability policy protects the file", "Give the table another container"),
-    "InvalidHeaderValue": ("the service is older than the SDK", "Install an older azure-storage-blob"),
-}
 
 
 def make_client(settings: AzureSettings, count: Callable[[str], None]) -> ContainerClient:
     """Make a client of the container that tells ``count`` the kind of every request, retries included."""
     session = requests.Session()
     for protocol in ("http://", "https://"):
-        session.mount(protocol, HTTPAdapter(pool_maxsize=settings.max_connections, max_retries=0))
+        session.mount(protocol, HTTPAdapter(pool_maxsize=settings.requests.max_connections, max_retries=0))
     transport = _Transport(
         count,
         session=session,
-        connection_timeout=settings.connect_timeout_seconds,
-        read_timeout=settings.read_timeout_seconds,
+        connection_timeout=settings.requests.connect_timeout_seconds,
+        read_timeout=settings.requests.read_timeout_seconds,
     )
-    retries = settings.max_attempts - 1
+    retries = settings.requests.max_attempts - 1
     _hide_signatures()
     return ContainerClient(
         settings.account_url,
@@ -98,8 +63,7 @@ class _Retry(ExponentialRetry):
     """Pauses as S3's client does: the SDK's own begins with a quarter of a minute."""
 
     def get_backoff_time(self, settings: dict[str, Any]) -> float:
-        longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** int(settings["count"]))
-        return random.uniform(0, longest)  # noqa: S311 - so that many clients do not come back together
+        return pause_seconds(int(settings["count"]))
 
 
 def _credential(settings: AzureSettings) -> Any:
@@ -197,17 +161,6 @@ def kind_of(method: str, url: str, headers: Any) -> str:
     }.get((method, comp), f"{method} {comp}".strip())
 
 
-def without_signatures(text: str) -> str:
-    """Return a text without what makes a SAS token valid.
-
-    Examples
-    --------
-    >>> without_signatures("GET /lake/a?sv=2026-10-06&sig=hush%3D&sp=r failed")
-    'GET /lake/a?sv=2026-10-06&sig=…&sp=r failed'
-    """
-    return SIGNATURE.sub(r"\1…", text)
-
-
 class _Unsigned(logging.Filter):
     """Takes signatures out of the debug log of urllib3, which names every address."""
 
@@ -222,55 +175,3 @@ _UNSIGNED: Final = _Unsigned()
 
 def _hide_signatures() -> None:
     logging.getLogger("urllib3.connectionpool").addFilter(_UNSIGNED)  # twice is as once
-
-
-def error_code(error: AzureError) -> str:
-    """Return Azure's error code, for example ``BlobNotFound``; empty where there was no answer."""
-    code = getattr(error, "error_code", None)
-    return str(getattr(code, "value", code) or "")
-
-
-def http_status(error: AzureError) -> int:
-    """Return the HTTP status of Azure's answer, 0 when there was none."""
-    return int(getattr(error, "status_code", None) or 0)
-
-
-@contextmanager
-def sdk_errors_translated(where: str) -> Iterator[None]:
-    """Turn what the SDK raises inside into :class:`StorageError`, chained."""
-    try:
-        yield
-    except AzureError as error:
-        raise storage_error(error, where) from error
-
-
-def storage_error(error: AzureError, where: str) -> StorageError:
-    """Say what failed, on what, and what to do; most special cause first.
-
-    The error itself lets go of its response, which holds the request, and with it the login.
-    """
-    code, status = error_code(error), http_status(error)
-    for name in ("response", "model", "exc_value", "exc_traceback", "inner_exception"):
-        if hasattr(error, name):
-            setattr(error, name, None)
-    reason = without_signatures(str(error.message)).partition("\n")[0].rstrip(".") or type(error).__name__
-    if status:
-        meaning, advice = _meaning_and_advice(code, status)
-        return StorageError(f"{meaning}: {where}: {code or 'no code'} (HTTP {status}): {reason}. {advice}")
-    if isinstance(error, ClientAuthenticationError):
-        return StorageError(f"no token for {where}: {reason}. Check the fs.azure.account.oauth2 settings, and the role")
-    if isinstance(error, ServiceRequestError):
-        return StorageError(f"Azure can't be reached for {where}: {reason}. Check the location and the network")
-    return StorageError(f"Azure failed for {where}: {reason}. Retry")
-
-
-def _meaning_and_advice(code: str, status: int) -> tuple[str, str]:
-    if code in ADVICE:
-        return ADVICE[code]
-    if status in {401, 403}:
-        return "access denied", f"The login needs {ROLES}"
-    if status in {429, 503}:
-        return "Azure asks to slow down, also after retries", "Use fewer threads or tasks, or retry later"
-    if status >= 500:
-        return "Azure failed, also after retries", "Retry later"
-    return "Azure refused", "Retry; if it stays, look the code up in Azure's documentation"

@@ -1,4 +1,4 @@
-"""Store settings from the Hadoop settings that a Spark session has anyway."""
+"""Settings of a bucket of S3 from the ``fs.s3a.*`` settings that a Spark session has anyway."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ from urllib.parse import quote
 
 from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
-from table_writer.model.location import AZURE_SCHEMES, GCS_SCHEMES, S3_SCHEMES, Location, without_login
-from table_writer.storage.hadoop_azure import azure_settings
-from table_writer.storage.hadoop_gcs import gcs_settings
-from table_writer.storage.settings import (
+from table_writer.model.location import Location, without_login
+from table_writer.storage.request_settings import RequestSettings
+from table_writer.storage.s3.settings import (
     ACLS,
     AssumedRole,
     CredentialSource,
-    LocalSettings,
     Profile,
     Provider,
     S3Settings,
     StaticKeys,
-    StoreSettings,
 )
+from table_writer.storage.store_kind import Renames, Tuning
 
 AWS_ENDPOINT: Final = re.compile(r"https://s3(?:[.-](?!fips)([a-z0-9-]+))?\.amazonaws\.com(?:\.cn)?/?")
 AWS_REGION: Final = re.compile(  # in a host of AWS: of a VPC endpoint, FIPS, dual stack, China, GovCloud
@@ -48,23 +46,17 @@ ASSUMED_ROLE_DEFAULT_PROVIDERS: Final = (  # fs.s3a.assumed.role.credentials.pro
 )
 ASSUMED_ROLE: Final = f"{S3A}auth.AssumedRoleCredentialProvider"
 SESSION_DURATION_SECONDS: Final = 1800  # fs.s3a.assumed.role.session.duration: 30m
+AWS_CHAIN: Final = f"{SDK2}DefaultCredentialsProvider"
 Sources = tuple[CredentialSource, ...]
 PREFIX: Final = "fs.s3a."
 PROVIDER: Final = "aws.credentials.provider"
-IN_ENVIRONMENT: Final = {
-    "access.key": "AWS_ACCESS_KEY_ID",
-    "secret.key": "AWS_SECRET_ACCESS_KEY",
-    "session.token": "AWS_SESSION_TOKEN",
-}
+KEY_NAMES: Final = ("access.key", "secret.key", "session.token")
+IN_ENVIRONMENT: Final = dict(
+    zip(KEY_NAMES, ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"), strict=True)
+)
 RENAMED: Final = {  # old name to new, as org.apache.hadoop.fs.s3a.S3AUtils reads both
     "server-side-encryption-algorithm": "encryption.algorithm",
     "server-side-encryption.key": "encryption.key",
-}
-WHY_NOT: Final = {  # docs/design/stores.md has the whole of it
-    "hdfs": ", since a writer that dies in the middle leaves an entry of the log that is there and empty",
-    "viewfs": ", as hdfs:// is not",
-    "wasb": "; write the location as abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/",
-    "wasbs": "; write the location as abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/",
 }
 SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BINARY: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
@@ -105,89 +97,16 @@ class S3Overrides:
 NO_OVERRIDES: Final = S3Overrides()
 
 
-def settings_for(location: Location, hadoop: Mapping[str, str], overrides: S3Overrides = NO_OVERRIDES) -> StoreSettings:
-    """Return how to open the store of a location; the ``overrides`` of the writer's config win.
+def s3_settings(location: Location, hadoop: Mapping[str, str], overrides: S3Overrides = NO_OVERRIDES) -> S3Settings:
+    """Return how to open the bucket of an ``s3a://`` location; the ``overrides`` of the writer's config win.
 
-    ``hadoop`` has settings as ``Configuration.get`` returns them, ``${…}`` expanded and without ``spark.hadoop.``.
-    Raises ``InvalidInputError`` for a scheme that is not supported, or a setting that this library can't honour.
-
-    Examples
-    --------
-    >>> settings_for(Location.parse("s3a://mart/orders/"), {
-    ...     "fs.s3a.endpoint": "127.0.0.1:9000", "fs.s3a.connection.ssl.enabled": "false",
-    ...     "fs.s3a.access.key": "me", "fs.s3a.secret.key": "hush"}).endpoint_url
-    'http://127.0.0.1:9000'
+    Raises ``InvalidInputError`` for a setting that this library can't honour.
     """
-    if location.scheme == "file":
-        if location.bucket:
-            raise InvalidInputError(f"{location} names a host; a local directory has three slashes: file:///path/")
-        return LocalSettings()
-    if location.scheme in AZURE_SCHEMES:
-        return azure_settings(location, hadoop)
-    if location.scheme in GCS_SCHEMES:
-        return gcs_settings(location, hadoop)
-    if location.scheme not in S3_SCHEMES:
-        reason = WHY_NOT.get(location.scheme, "")
-        raise InvalidInputError(
-            f"{location}: {location.scheme}:// is not supported for now{reason}; s3, s3a, s3n, abfss, abfs, gs and file"
-            " are"
-        )
-    return _s3(bucket_values(hadoop, location.bucket), location.bucket, overrides)
-
-
-def part_bytes(location: Location, hadoop: Mapping[str, str]) -> int | None:
-    """Return ``fs.s3a.multipart.size`` for the location's bucket, ``None`` when unset, and for other stores."""
-    if location.scheme in AZURE_SCHEMES | GCS_SCHEMES:
-        return None
-    return bucket_values(hadoop, location.bucket).size_bytes("multipart.size")
-
-
-def committer_threads(location: Location, hadoop: Mapping[str, str]) -> int | None:
-    """Return ``fs.s3a.committer.threads`` for the location's bucket, ``None`` when unset.
-
-    Hadoop reads a negative number as that many per core; here it counts as unset, as for other stores.
-    """
-    if location.scheme in AZURE_SCHEMES | GCS_SCHEMES:
-        return None
-    threads = bucket_values(hadoop, location.bucket).number("committer.threads")
-    return threads if threads is not None and threads > 0 else None
-
-
-def why_renamed(location: Location, hadoop: Mapping[str, str], missing_jar: str) -> tuple[str, str]:
-    """Return why Spark's own writer renames files at a location, and what helps; two empty texts where it does not.
-
-    Only S3A is known here: elsewhere a rename copies nothing, or the store's connector has a committer of its own. The
-    classic committer's first algorithm, Spark's default, renames when a task ends and when the job ends.
-
-    Examples
-    --------
-    >>> why_renamed(Location.parse("s3a://mart/orders"), {}, "org.apache.spark:spark-hadoop-cloud_2.13:4.1.2")[0]
-    'spark-hadoop-cloud_2.13 is not on the class path, so S3 copies each file twice'
-    """
-    if location.scheme != "s3a":
-        return "", ""
-    times = "once" if hadoop.get("mapreduce.fileoutputcommitter.algorithm.version") == "2" else "twice"
-    cost = f", so S3 copies each file {times}"
-    if not bucket_values(hadoop, location.bucket).flag("committer.magic.enabled", default=True):
-        return f"fs.s3a.committer.magic.enabled=false{cost}", "set spark.hadoop.fs.s3a.committer.magic.enabled=true"
-    if missing_jar:
-        advice = f"put {missing_jar}, without what it depends on, on Spark's class path (spark.jars)"
-        return f"{missing_jar.split(':')[1]} is not on the class path{cost}", advice
-    return "", ""
-
-
-def _s3(values: HadoopValues, bucket: str, overrides: S3Overrides) -> S3Settings:
+    values = bucket_values(hadoop, location.bucket)
     endpoint_url, region = _endpoint(values, overrides)
-    optional: dict[str, Any] = {
-        "verify_tls": overrides.verify_tls,
-        "connect_timeout_seconds": overrides.connect_timeout_seconds or values.seconds("connection.establish.timeout"),
-        "read_timeout_seconds": overrides.read_timeout_seconds or values.seconds("connection.timeout"),
-        "max_attempts": overrides.max_attempts or values.number("attempts.maximum"),
-        "max_connections": overrides.max_connections or values.number("connection.maximum"),
-    }
     path_style, acl = overrides.path_style, values.text("acl.default")
     return S3Settings(
-        bucket=values.text("accesspoint.arn", bucket),
+        bucket=values.text("accesspoint.arn", location.bucket),
         endpoint_url=endpoint_url,
         region=region,
         path_style=values.flag("path.style.access", default=False) if path_style is None else path_style,
@@ -198,9 +117,67 @@ def _s3(values: HadoopValues, bucket: str, overrides: S3Overrides) -> S3Settings
         requester_pays=values.flag("requester.pays.enabled", default=False),
         fips=values.flag("endpoint.fips", default=False),
         proxy_url=_proxy(values),
+        requests=_requests(values, overrides),
+        verify_tls=True if overrides.verify_tls is None else overrides.verify_tls,
         **_encryption(values),
-        **{name: value for name, value in optional.items() if value is not None and value != 0},
     )
+
+
+def _requests(values: HadoopValues, overrides: S3Overrides) -> RequestSettings:
+    given: dict[str, Any] = {
+        "connect_timeout_seconds": overrides.connect_timeout_seconds or values.seconds("connection.establish.timeout"),
+        "read_timeout_seconds": overrides.read_timeout_seconds or values.seconds("connection.timeout"),
+        "max_attempts": overrides.max_attempts or values.number("attempts.maximum"),
+        "max_connections": overrides.max_connections or values.number("connection.maximum"),
+    }
+    return RequestSettings(**{name: value for name, value in given.items() if value})
+
+
+def without_spark(hadoop: Mapping[str, str]) -> Mapping[str, str]:
+    """Let the AWS SDK find credentials where no setting names any: profiles and SSO too, as the AWS CLI does."""
+    is_named = any(name.endswith((".access.key", f".{PROVIDER}")) for name in hadoop)
+    return {} if is_named else {f"{PREFIX}{PROVIDER}": AWS_CHAIN}
+
+
+def tuning(location: Location, hadoop: Mapping[str, str]) -> Tuning:
+    """Return ``fs.s3a.multipart.size`` and ``fs.s3a.committer.threads`` for the location's bucket.
+
+    Hadoop reads a negative number of threads as that many per core; here it counts as unset.
+    """
+    values = bucket_values(hadoop, location.bucket)
+    threads = values.number("committer.threads")
+    return Tuning(
+        part_bytes=values.size_bytes("multipart.size"),
+        committer_threads=threads if threads is not None and threads > 0 else None,
+    )
+
+
+def renames(location: Location, hadoop: Mapping[str, str], missing_jar: str) -> Renames:
+    """Return why Spark's own writer renames files at a location, and what helps.
+
+    Only S3A is known here: elsewhere a rename copies nothing, or the store's connector has a committer of its own. The
+    classic committer's first algorithm, Spark's default, renames when a task ends and when the job ends.
+
+    Examples
+    --------
+    >>> renames(Location.parse("s3a://mart/orders"), {}, "org.apache.spark:spark-hadoop-cloud_2.13:4.1.2").why
+    'spark-hadoop-cloud_2.13 is not on the class path, so S3 copies each file twice'
+    """
+    if location.scheme != "s3a":
+        return Renames(
+            why="no committer that renames nothing is known for this scheme",
+            advice="make the table over s3a://",
+            is_certain=False,
+        )
+    times = "once" if hadoop.get("mapreduce.fileoutputcommitter.algorithm.version") == "2" else "twice"
+    cost = f", so S3 copies each file {times}"
+    if not bucket_values(hadoop, location.bucket).flag("committer.magic.enabled", default=True):
+        advice = "set spark.hadoop.fs.s3a.committer.magic.enabled=true"
+        return Renames(why=f"fs.s3a.committer.magic.enabled=false{cost}", advice=advice)
+    if missing_jar:
+        advice = f"put {missing_jar}, without what it depends on, on Spark's class path (spark.jars)"
+        return Renames(why=f"{missing_jar.split(':')[1]} is not on the class path{cost}", advice=advice)
+    return Renames(is_magic=True)
 
 
 def _endpoint(values: HadoopValues, overrides: S3Overrides) -> tuple[str, str]:
@@ -321,7 +298,7 @@ FIXED: Final[Mapping[str, Sources]] = {
     f"{SDK2}InstanceProfileCredentialsProvider": (Provider.INSTANCE_METADATA,),
     f"{SDK2}ContainerCredentialsProvider": (Provider.CONTAINER,),
     f"{SDK2}WebIdentityTokenFileCredentialsProvider": (Provider.WEB_IDENTITY,),
-    f"{SDK2}DefaultCredentialsProvider": (Provider.DEFAULT_CHAIN,),
+    AWS_CHAIN: (Provider.DEFAULT_CHAIN,),
     f"{SDK2}ProfileCredentialsProvider": (Profile(),),
 }
 
@@ -354,7 +331,7 @@ def with_environment(hadoop: Mapping[str, str], overrides: Mapping[str, str]) ->
     named = _class_names(hadoop.get(f"{PREFIX}{PROVIDER}", ""))
     if any(MAPPED.get(class_name) not in {_simple, _temporary} for class_name in named):
         return merged
-    return {**merged, f"{PREFIX}{PROVIDER}": f"{SDK2}DefaultCredentialsProvider"}
+    return {**merged, f"{PREFIX}{PROVIDER}": AWS_CHAIN}
 
 
 def _class_names(text: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
-from table_writer.storage.settings import (
+from table_writer.storage.gcs.settings import (
     GCS_URL,
     DefaultLogin,
     GcsCredential,
@@ -52,7 +52,7 @@ class GcsValues:
         return values
 
 
-def gcs_settings(location: Location, hadoop: Mapping[str, str]) -> GcsSettings:
+def gcs_settings(location: Location, hadoop: Mapping[str, str], *_: object) -> GcsSettings:
     """Return how to open the bucket of a ``gs://`` location.
 
     Raises ``InvalidInputError`` for a location that names no bucket, and for a setting that this library can't honour.

@@ -31,14 +31,9 @@ from azure.storage.blob import BlobBlock, BlobClient, BlobPrefix, BlobProperties
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
 from table_writer.storage.answers import age_seconds, field_of
-from table_writer.storage.azure_client import (
-    SourceLogin,
-    error_code,
-    http_status,
-    make_client,
-    sdk_errors_translated,
-    storage_error,
-)
+from table_writer.storage.azure.causes import error_code, http_status, sdk_errors_translated, storage_error
+from table_writer.storage.azure.client import SourceLogin, make_client
+from table_writer.storage.azure.settings import AzureSettings
 from table_writer.storage.object_store import (
     PAGE_KEYS,
     ObjectInfo,
@@ -54,7 +49,6 @@ from table_writer.storage.object_store import (
     source_changed,
 )
 from table_writer.storage.remote import COPY_THREADS, MAY_BE_STORED, READ_ATTEMPTS, RemoteStore
-from table_writer.storage.settings import AzureSettings
 
 DIRECTORY: Final = "hdi_isfolder"  # metadata of what stands for a directory, in either kind of account
 ABORTED: Final = "table_writer_aborted"  # metadata of an object that is there for a moment, to discard blocks

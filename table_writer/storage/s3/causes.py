@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -27,24 +26,8 @@ from botocore.exceptions import (
 
 from table_writer.errors import StorageError
 from table_writer.storage.answers import LOOK_AT_PROXIES, time_in
-
-COPY_PERMISSIONS: Final = "s3:PutObject (and s3:GetObject on the file that is copied)"
-PERMISSIONS: Final = {
-    "PutObject": "s3:PutObject",
-    "CreateMultipartUpload": "s3:PutObject",
-    "UploadPart": "s3:PutObject",
-    "CopyObject": COPY_PERMISSIONS,
-    "UploadPartCopy": COPY_PERMISSIONS,
-    "CompleteMultipartUpload": "s3:PutObject",
-    "AbortMultipartUpload": "s3:AbortMultipartUpload",
-    "ListMultipartUploads": "s3:ListBucketMultipartUploads",
-    "ListObjectsV2": "s3:ListBucket",
-    "GetObject": "s3:GetObject and s3:ListBucket (without the latter, S3 answers 403 for keys that do not exist)",
-    "HeadObject": "s3:GetObject and s3:ListBucket (without the latter, S3 answers 403 for keys that do not exist)",
-    "DeleteObject": "s3:DeleteObject",
-    "DeleteObjects": "s3:DeleteObject",
-    "AssumeRole": "sts:AssumeRole",
-}
+from table_writer.storage.causes import Cause, Failure, as_error, last_rows
+from table_writer.storage.s3.permissions import needed
 
 KMS_HINT: Final = "; where objects are encrypted with KMS also kms:GenerateDataKey and kms:Decrypt on the key"
 USES_KEYS: Final = frozenset(
@@ -86,19 +69,13 @@ class UnreadableAnswerError(BotoCoreError):
     fmt = "the answer to {operation} cannot be read ({reason})"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Failure:
-    """A request that failed; the status is 0 where there was no answer."""
+class S3Failure(Failure):
+    """A request to S3 that failed."""
 
-    code: str = ""
-    status: int = 0
-    message: str = ""
-    operation: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    error: BotoCoreError | ClientError
+    __slots__ = ()
 
     @classmethod
-    def of(cls, error: BotoCoreError | ClientError) -> Failure:
+    def of(cls, error: BotoCoreError | ClientError) -> S3Failure:
         """Read an error of botocore."""
         if not isinstance(error, ClientError):
             return cls(message=str(error), error=error)
@@ -135,42 +112,7 @@ class Failure:
         return self.status == 407 or (not is_of_s3 and (has_page or bool(signs & self.headers.keys())))
 
 
-Says = str | Callable[[Failure], str]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cause:
-    """One row: how a cause is known, what it means, what to do.
-
-    It fits where a code or a status is named and is the failure's, or the error is of one of the ``kinds``; and where
-    all that is said beside holds: ``message`` is searched in the failure's without regard to case, ``operations`` are
-    those that it concerns.
-    """
-
-    meaning: str
-    advice: Says
-    codes: frozenset[str] = frozenset()
-    statuses: frozenset[int] = frozenset()
-    kinds: tuple[type[BotoCoreError], ...] = ()
-    message: str = ""
-    operations: frozenset[str] = frozenset()
-    also: Callable[[Failure], bool] = lambda _: True
-
-    def fits(self, failure: Failure) -> bool:
-        """Return whether this is the cause."""
-        is_named = (
-            failure.code in self.codes or failure.status in self.statuses or isinstance(failure.error, self.kinds)
-        )
-        is_any = not (self.codes or self.statuses or self.kinds)
-        return (
-            (is_named or is_any)
-            and (not self.operations or failure.operation in self.operations)
-            and re.search(self.message, failure.message, re.IGNORECASE) is not None
-            and self.also(failure)
-        )
-
-
-def _around_proxy(_: Failure) -> str:
+def _around_proxy(_: S3Failure) -> str:
     named = " or ".join(name for name in PROXY_VARIABLES if os.environ.get(name))
     if not named:
         return "Check fs.s3a.proxy.host and fs.s3a.proxy.port, or the gateway before the endpoint"
@@ -180,7 +122,7 @@ def _around_proxy(_: Failure) -> str:
     )
 
 
-def _region(failure: Failure) -> str:
+def _region(failure: S3Failure) -> str:
     named = f"={failure.region}" if failure.region else ""
     return (
         f"Set fs.s3a.endpoint.region{named} (S3Overrides(region=…)), and leave fs.s3a.endpoint out unless it is of that"
@@ -188,8 +130,8 @@ def _region(failure: Failure) -> str:
     )
 
 
-def _permission(failure: Failure) -> str:
-    allowed = PERMISSIONS.get(failure.operation, failure.operation)
+def _permission(failure: S3Failure) -> str:
+    allowed = needed(failure.operation)
     kms = KMS_HINT if failure.operation in USES_KEYS else ""
     demands = f". {POLICIES}" if failure.operation in WRITES else ""
     copies = f". {NO_COPIES}" if failure.operation in COPIES else ""
@@ -313,14 +255,12 @@ CAUSES: Final = (  # the first that fits
         meaning="S3 asks to slow down, also after retries",
         advice="Use fewer threads or tasks, or retry later",
         codes=THROTTLED,
-        statuses=frozenset({429, 503}),
     ),
     Cause(
         meaning="S3 asks to slow down, also after retries",
         advice="Use fewer threads or tasks, or retry later; of KMS, a bucket key takes off most requests",
         also=lambda failure: is_throttled(failure.code),
     ),
-    Cause(meaning="S3 failed, also after retries", advice="Retry later", also=lambda failure: failure.status >= 500),
     # ---- no answer
     Cause(kinds=(NoCredentialsError,), meaning="no S3 credentials", advice=NO_KEYS),
     Cause(kinds=(SSOError, TokenRetrievalError), meaning="the login of AWS has expired", advice=LOGIN),
@@ -358,8 +298,7 @@ CAUSES: Final = (  # the first that fits
         meaning="the answer is not what S3 would send",
         advice=f"Check that fs.s3a.endpoint is the S3 API of the store. {LOOK_AT_PROXIES}",
     ),
-    Cause(kinds=(BotoCoreError,), meaning="S3 failed", advice="Retry"),
-    Cause(meaning="S3 refused", advice="Retry; if it stays, look the code up in the store's documentation"),
+    *last_rows("S3", "the store's documentation"),
 )
 
 
@@ -399,7 +338,7 @@ def http_status(error: BotoCoreError | ClientError) -> int:
 
 def is_of_checksums(error: BotoCoreError | ClientError) -> bool:
     """Return whether a store complains of the headers of checksums."""
-    return re.search(CHECKSUM_HEADERS, Failure.of(error).message, re.IGNORECASE) is not None
+    return re.search(CHECKSUM_HEADERS, S3Failure.of(error).message, re.IGNORECASE) is not None
 
 
 def storage_error(error: BotoCoreError | ClientError, bucket: str, key: str) -> StorageError:
@@ -407,11 +346,4 @@ def storage_error(error: BotoCoreError | ClientError, bucket: str, key: str) -> 
     where = f"s3://{bucket}/{key}"
     if not isinstance(error, ClientError | BotoCoreError):
         raise TypeError(f"not an error of botocore: {error!r}")
-    failure = Failure.of(error)
-    cause = next(cause for cause in CAUSES if cause.fits(failure))
-    advice = cause.advice if isinstance(cause.advice, str) else cause.advice(failure)
-    if not isinstance(error, ClientError):
-        return StorageError(f"{cause.meaning} for {where}: {error}. {advice}")
-    message = failure.message.rstrip(".") or "no message"
-    answer = f"{failure.operation} on {where}: {failure.code} (HTTP {failure.status}): {message}"
-    return StorageError(f"{cause.meaning}: {answer}. {advice}")
+    return as_error(S3Failure.of(error), CAUSES, where)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
-from table_writer.storage.settings import (
+from table_writer.storage.azure.settings import (
     AccountKey,
     AzureCredential,
     AzureSettings,
@@ -58,7 +58,7 @@ class AzureValues:
         return values
 
 
-def azure_settings(location: Location, hadoop: Mapping[str, str]) -> AzureSettings:
+def azure_settings(location: Location, hadoop: Mapping[str, str], *_: object) -> AzureSettings:
     """Return how to open the container of an ``abfss://`` location.
 
     Raises ``InvalidInputError`` for a location that names no container or account, and for a setting that this library

@@ -7,7 +7,6 @@ requests, and does not show the clock of the store. ``tests/storage/test_gcs_wir
 from __future__ import annotations
 
 import json
-import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,38 +21,25 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.auth.transport.requests import AuthorizedSession
 from requests.adapters import HTTPAdapter
 
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import InvalidInputError
 from table_writer.storage.answers import tidy_headers, unreadable
-from table_writer.storage.settings import GcsSettings, LoginFile, MachineAccount, NoLogin, ServiceAccountKey, UserLogin
+from table_writer.storage.gcs.causes import RefusedError
+from table_writer.storage.gcs.settings import (
+    GcsSettings,
+    LoginFile,
+    MachineAccount,
+    NoLogin,
+    ServiceAccountKey,
+    UserLogin,
+)
+from table_writer.storage.request_settings import pause_seconds
 
 SCOPE: Final = "https://www.googleapis.com/auth/devstorage.read_write"
 SCOPE_TO_IMPERSONATE: Final = "https://www.googleapis.com/auth/cloud-platform"
 TOKEN_URL: Final = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
-ROLE: Final = "the role Storage Object User (roles/storage.objectUser) on the bucket"
-FIRST_PAUSE_SECONDS: Final = 0.2  # at most, before a retry; doubled with each
-LONGEST_PAUSE_SECONDS: Final = 20.0
 TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})  # Google's list of what to send again
 KIND: Final = "X-Kind-Of-Request"  # for the counter; it is never sent
 CHUNK_BYTES: Final = 2**20
-SLOW_DOWN: Final = ("Google asks to slow down, also after retries", "Use fewer threads or tasks, or retry later")
-BAD_LOGIN: Final = ("Google does not accept the login", "Check the fs.gs.auth settings, and the clock of this machine")
-REQUESTER_PAYS: Final = "is requester pays bucket"  # Google's words; its reason is mostly "required"
-BY_STATUS: Final = {
-    401: BAD_LOGIN,
-    403: ("access denied", f"The login needs {ROLE}"),
-    404: ("there is no such bucket or file", "Check the location"),
-    429: SLOW_DOWN,
-    503: SLOW_DOWN,
-}
-ADVICE: Final = {  # Google's reason: what it means, what to do
-    "authError": BAD_LOGIN,
-    "userProjectMissing": ("whoever asks pays for this bucket", "Set fs.gs.requester.pays.project.id and .mode"),
-    "accountDisabled": ("the account is disabled", "Ask its owner"),
-    "retentionPolicyNotMet": ("a retention policy protects the file", "Give the table a bucket without one"),
-    "objectUnderActiveHold": ("a hold protects the file", "Release it, if nobody needs it"),
-    "rateLimitExceeded": SLOW_DOWN,
-    "vpcServiceControls": ("access denied", "A service perimeter keeps this machine out: ask who owns the project"),
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,22 +59,6 @@ class Answer:
         if not isinstance(document, dict):
             raise unreadable(self.where, "it is no JSON object")
         return document
-
-
-class RefusedError(Exception):
-    """Google, or whatever is between, did not do what was asked; ``status`` is 0 where there was no answer."""
-
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.reason = reason
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether Google says that an object is not there; of a missing bucket, and from a proxy, the words differ."""
-        text = str(self)
-        is_googles = self.reason == "notFound" or text.startswith("No such object") or text == "Not Found"
-        return self.status == 404 and is_googles and "bucket does not exist" not in text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,14 +109,13 @@ class GcsClient:
         self._sleep = sleep
         self._session = _session(settings)
         for protocol in ("http://", "https://"):
-            self._session.mount(protocol, _CountingAdapter(count, settings.max_connections))
+            self._session.mount(protocol, _CountingAdapter(count, settings.requests.max_connections))
 
     def send(self, request: Request) -> Answer:
         """Send a request, again where that may help; ``RefusedError`` tells what became of the last attempt."""
-        for attempt in range(self._settings.max_attempts if request.is_repeatable else 1):
+        for attempt in range(self._settings.requests.max_attempts if request.is_repeatable else 1):
             if attempt:
-                longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
-                self._sleep(random.uniform(0, longest))  # noqa: S311 - so that many clients do not come back together
+                self._sleep(pause_seconds(attempt - 1))
             try:
                 return self._send_once(request)
             except RefusedError as refused:
@@ -170,7 +139,7 @@ class GcsClient:
                 params=query,
                 data=cast("Any", request.data),
                 headers=headers,
-                timeout=(settings.connect_timeout_seconds, settings.read_timeout_seconds),
+                timeout=(settings.requests.connect_timeout_seconds, settings.requests.read_timeout_seconds),
                 allow_redirects=False,
                 stream=True,
             ) as response:
@@ -289,29 +258,3 @@ def _of_file(given: LoginFile, scope: str) -> Any:
     source = json.loads(Path(given.path).read_text()).get("credential_source", {})
     kind = aws if "environment_id" in source else identity_pool  # programs that make tokens are not run
     return kind.Credentials.from_file(given.path, scopes=[scope])
-
-
-def storage_error(refused: RefusedError, where: str) -> StorageError:
-    """Say what failed, on what, and what to do; most special cause first."""
-    if refused.status:
-        meaning, advice = _meaning_and_advice(refused)
-        reason = refused.reason or "no reason"
-        return StorageError(f"{meaning}: {where}: {reason} (HTTP {refused.status}): {refused}. {advice}")
-    if refused.reason in ("login", "token"):
-        return StorageError(
-            f"no token for {where}: {refused}. Check the fs.gs.auth settings, the account, and this machine's clock"
-        )
-    if refused.reason == "unreached":
-        return StorageError(f"Google can't be reached for {where}: {refused}. Check the location and the network")
-    return StorageError(f"Google failed for {where}: {refused}. Retry")
-
-
-def _meaning_and_advice(refused: RefusedError) -> tuple[str, str]:
-    reason = "userProjectMissing" if REQUESTER_PAYS in str(refused) else refused.reason
-    if reason in ADVICE:
-        return ADVICE[reason]
-    if refused.status in BY_STATUS:
-        return BY_STATUS[refused.status]
-    if refused.status >= 500:
-        return "Google failed, also after retries", "Retry later"
-    return "Google refused", "Retry; if it stays, look the reason up in Google's documentation"

@@ -11,7 +11,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from table_writer.storage.answers import field_of, unreadable
-from table_writer.storage.gcs_client import Answer, GcsClient, RefusedError, Request, Upload, storage_error
+from table_writer.storage.gcs.causes import RefusedError, storage_error
+from table_writer.storage.gcs.client import Answer, GcsClient, Request, Upload
 from table_writer.storage.object_store import PAGE_KEYS, nothing
 
 Query = Mapping[str, str | int]

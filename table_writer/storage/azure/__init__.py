@@ -1,0 +1,1 @@
+"""Azure's Blob storage: ``abfss://`` and ``abfs://``."""

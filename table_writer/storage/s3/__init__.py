@@ -1,0 +1,1 @@
+"""Amazon S3 and what speaks its protocol: ``s3a://``, ``s3://``, ``s3n://``."""
