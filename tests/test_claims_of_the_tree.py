@@ -237,9 +237,8 @@ STANDARD: Final = sys.stdlib_module_names - {"socket", "subprocess", "os", "io",
 def test_executors_need_no_requirement_but_pyarrow_botocore_and_spark_itself() -> None:
     requirements = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     names = {re.split(r"[^\w.-]", text)[0].lower().replace("-", "_") for text in requirements} | {"botocore"}
-    modules = (
-        "table_writer.jobs.upload.task, table_writer.storage.worker, table_writer.storage.s3.store"  # opened by its settings
-    )
+    opened = "table_writer.storage.s3.store"  # by its settings
+    modules = f"table_writer.jobs.upload.task, table_writer.storage.worker, {opened}"
     program = f"import sys, {modules}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True).stdout
     assert names & {module.split(".")[0].lower() for module in loaded.split()} == {"pyarrow", "botocore", "pyspark"}

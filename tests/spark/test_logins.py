@@ -57,9 +57,7 @@ def test_a_password_is_found_where_hives_client_finds_it(lakehouse: Lakehouse, s
 
 @pytest.mark.parametrize("store", [STORES, STORES_OF_S3A], indirect=True)
 @pytest.mark.parametrize("key", [AZURE_KEY, GOOGLE_KEY, *S3_KEYS])
-def test_a_key_of_a_store_is_found_where_its_connector_finds_it(
-    lakehouse: Lakehouse, store: None, key: str
-) -> None:
+def test_a_key_of_a_store_is_found_where_its_connector_finds_it(lakehouse: Lakehouse, store: None, key: str) -> None:
     assert open_gateway(lakehouse.spark).settings({}).hadoop[key] == "hush"
 
 
