@@ -1,0 +1,1 @@
+"""A directory with a lock file: ``locked://``."""
