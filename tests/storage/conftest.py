@@ -112,9 +112,6 @@ def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., 
             return Place(MemoryStore(), name, kind)
         if kind == "local":
             return Place(open_store(LocalSettings()), f"{str(tmp_path)[1:]}/{name}", kind)
-        if kind == "locked":
-            hadoop = {"fs.locked.directory": str(tmp_path / "locked")}
-            return Place(open_store(settings_for(Location.parse("locked:///"), hadoop)), name, kind)
         if kind == "azurite":
             account: AzuriteServer = request.getfixturevalue(kind)
             of_azure = settings_for(account.location(), account.hadoop_settings())
@@ -133,13 +130,13 @@ def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., 
     return opened
 
 
-@pytest.fixture(params=["memory", "local", "locked", "moto", "versitygw", "azurite", "gcs", "seaweedfs"])
+@pytest.fixture(params=["memory", "local", "moto", "versitygw", "azurite", "gcs", "seaweedfs"])
 def place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """Every store."""
     return open_place(request.param)
 
 
-@pytest.fixture(params=["memory", "local", "locked", "versitygw", "azurite", "gcs", "seaweedfs"])
+@pytest.fixture(params=["memory", "local", "versitygw", "azurite", "gcs", "seaweedfs"])
 def strict_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """Every store but moto, which accepts what S3 refuses, or answers 500."""
     return open_place(request.param)

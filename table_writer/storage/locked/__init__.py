@@ -1,1 +1,0 @@
-"""A directory with a lock file: ``locked://``."""
