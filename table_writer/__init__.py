@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from table_writer.reports.plan_report import PlanReport, RowsPlan
     from table_writer.reports.rows_result import RowsResult
     from table_writer.reports.write_result import CompactReport, PartitionResult, WriteResult
-    from table_writer.storage.s3.hadoop import S3Overrides
+    from table_writer.storage.s3.settings import S3Overrides
     from table_writer.version import __version__
     from table_writer.writer import TableWriter
 
@@ -93,7 +93,7 @@ _ON_FIRST_USE = {
     "RowOptions": "table_writer.config",
     "RowsPlan": "table_writer.reports.plan_report",
     "RowsResult": "table_writer.reports.rows_result",
-    "S3Overrides": "table_writer.storage.s3.hadoop",
+    "S3Overrides": "table_writer.storage.s3.settings",
     "StagedFile": "table_writer.jobs.staged_write",
     "StagedWrite": "table_writer.jobs.staged_write",
     "TableWriter": "table_writer.writer",

@@ -22,7 +22,7 @@ from table_writer.model.upload_spec import MAX_PART_BYTES, MIB, MIN_PART_BYTES
 from table_writer.model.write_mode import WriteMode
 from table_writer.progress import PROGRESS_CHOICES, ProgressListener
 from table_writer.storage.kinds import BY_SCHEME, known_kind
-from table_writer.storage.s3.hadoop import S3Overrides
+from table_writer.storage.s3.settings import S3Overrides
 
 DAY_SECONDS: Final = 86_400
 MOST_EXAMPLES: Final = 5  # rows that a failed check shows

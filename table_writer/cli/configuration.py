@@ -42,7 +42,7 @@ def read_configuration(arguments: Namespace, *, needs_metastore: bool = True) ->
     from table_writer.config import TableWriterConfig
     from table_writer.events.listeners import listeners_named
     from table_writer.metastore.settings import GLUE_SCHEME, GlueSettings, as_hive_2
-    from table_writer.storage.s3.hadoop import S3Overrides
+    from table_writer.storage.s3.settings import S3Overrides
 
     hadoop = _hadoop_settings(_directories(arguments.conf_dir), dict(arguments.conf))
     timeout = arguments.metastore_timeout

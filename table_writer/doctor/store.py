@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from table_writer.config import TableWriterConfig
 from table_writer.doctor.findings import error, note, ok, warning, worst_first
@@ -11,7 +12,7 @@ from table_writer.model.location import Location
 from table_writer.protocol.table.services import hadoop_without_spark
 from table_writer.reports.health_reports import DoctorReport, Finding
 from table_writer.storage.kinds import settings_for
-from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.object_store import ObjectStore, open_store
 from table_writer.storage.proof import TRIALS, Verdict, probe_below, try_store
 
 
@@ -19,7 +20,7 @@ def examine_store(location: str, config: TableWriterConfig) -> DoctorReport:
     """Try the store that the settings without Spark are for."""
     place = Location.parse(location)
     settings = settings_for(place, hadoop_without_spark(config), config.s3)
-    return examine_opened(place, settings.open)
+    return examine_opened(place, partial(open_store, settings))
 
 
 def examine_opened(place: Location, open_one: Callable[[], ObjectStore]) -> DoctorReport:

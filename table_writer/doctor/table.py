@@ -17,6 +17,7 @@ from table_writer.doctor.findings import (
 )
 from table_writer.doctor.subject import Subject
 from table_writer.errors import InvalidInputError, counted
+from table_writer.model.contents import Contents
 from table_writer.model.defaults import SAFE_AGE
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, Partition, PartitionValues, are_small_files
@@ -368,15 +369,15 @@ def _place(history: History, values: PartitionValues) -> Location:
 def _trouble(history: History, values: PartitionValues, location: Location, objects: Sequence[ObjectInfo]) -> str:
     """Compare one partition's files: ``"mixed"`` with another tool's, ``"lost"`` where files of ours are gone."""
     described = None if history.layout.is_placeholder(location) else history.past.content_at(values, location)
-    expected_sums = (described.files, described.bytes) if described else None
-    if (len(objects), sum(file.size_bytes for file in objects)) == expected_sums:
+    expected = described.contents if described else None
+    if Contents.of(objects) == expected:
         return ""  # that holds for copies too, which keep their names
     own_objects = [file for file in objects if is_named_by_us(file.key, location, history.layout)]
     if len(own_objects) < len(objects):
         return "mixed"
-    if expected_sums is None:
+    if expected is None:
         return "mixed" if own_objects else ""
-    if len(own_objects) < expected_sums[0]:
+    if len(own_objects) < expected.files:
         return "lost"
     return "mixed"  # more files than were published, or other bytes
 

@@ -1,7 +1,8 @@
 """The run of one write: its steps in order, staged writes between them, and the services that they share.
 
 ====================  ======================================================================
-``run``               steps 1 to 5 in their order, for every call that writes
+``run``               steps 1 to 5 in their order, once, with two ends: published, or staged
+``sources``           where a call's rows come from, and what else differs between calls
 ``calls``             what is asked for, by a method or by its name and keywords
 ``plan``              STEP 1
 ``upload``            STEP 2

@@ -14,7 +14,6 @@ from table_writer.errors import InvalidInputError, StorageError, TableWriterErro
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.progress import current
 from table_writer.protocol.table.open_table import OpenTable
-from table_writer.storage.kinds import kind_of
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 from table_writer.storage.table_files import COPY_THREADS, abort_uploads, delete_keys
 
@@ -47,9 +46,8 @@ class Completer:
     @classmethod
     def of(cls, opened: OpenTable) -> Self:
         """Return the completer of a table's writes."""
-        root = opened.layout.root
-        configured = kind_of(root).tuning(root, opened.session.hadoop).committer_threads
-        return cls(opened.store, threads=opened.config.complete_threads or configured or THREADS)
+        threads = opened.config.complete_threads or opened.tuning.committer_threads or THREADS
+        return cls(opened.store, threads=threads)
 
     def complete(
         self, write_id: str, data_prefix: str, messages: Collection[CommitMessage], spread: Spread | None = None

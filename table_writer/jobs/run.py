@@ -22,36 +22,35 @@ from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.events.event import EventOperation
 from table_writer.jobs.announcing import Announcement, announced, facts_of_staged
 from table_writer.jobs.calls import Call
-from table_writer.jobs.compaction import Compaction
 from table_writer.jobs.complete import Completer
 from table_writer.jobs.plan.fit import add_columns
-from table_writer.jobs.plan.planner import (
-    PlannedWrite,
-    Planner,
-    Where,
-    refuse_immutable,
-    require_batch,
-    require_inside,
-    require_mode,
-)
+from table_writer.jobs.plan.planner import PlannedWrite, Where, require_inside
 from table_writer.jobs.plan.types import partition_schema, violation
-from table_writer.jobs.results import end_publish, nothing_written, repeated_result
+from table_writer.jobs.results import end_publish, repeated_result
 from table_writer.jobs.rows.change import RowCall
 from table_writer.jobs.rows.erasure import Erasing, SeenAgainError
-from table_writer.jobs.rows.rewrite import Rewrite
 from table_writer.jobs.rows.turns import Turn
 from table_writer.jobs.rows.where import DeletedWhere
-from table_writer.jobs.running_write import MadeTable, RunningWrite, readers_unharmed
-from table_writer.jobs.session_services import SessionServices, audit_of, staged_frame
+from table_writer.jobs.running_write import MadeTable, RunningWrite
+from table_writer.jobs.session_services import SessionServices, audit_of
+from table_writer.jobs.sources import (
+    Calling,
+    ChangeSource,
+    CompactionSource,
+    FrameSource,
+    Source,
+    ToPublish,
+    ToStage,
+    copy_files,
+    executors_of,
+)
 from table_writer.jobs.staged_writes import BySpark, StagedWrites
 from table_writer.jobs.upload.job import refuse_existing, run_upload, upload_few, write_by_spark
 from table_writer.jobs.vacuum_results import discard_report
-from table_writer.model.entry import Key, LogEntry
+from table_writer.model.entry import LogEntry
 from table_writer.model.staged_write import RecordedScope, StagedRecord
-from table_writer.model.write import Scope, WritePlan, WrittenFiles
-from table_writer.model.write_mode import WriteMode
+from table_writer.model.write import Scope, WrittenFiles
 from table_writer.progress import Stopwatch
-from table_writer.protocol.operations.append import CopyFiles
 from table_writer.protocol.operations.correction import Correction
 from table_writer.protocol.operations.publisher import GaveWayError, Publisher
 from table_writer.protocol.table.open_table import OpenTable, RepeatedError
@@ -62,8 +61,7 @@ from table_writer.reports.staged_report import event_facts_of_staged
 from table_writer.reports.write_result import CompactReport, WriteResult
 from table_writer.spark import open_gateway
 from table_writer.spark.comet import notes_on_old_dates
-from table_writer.spark.create_table import create_table
-from table_writer.spark.executors import Executors, refuse_replaced
+from table_writer.spark.executors import refuse_replaced
 from table_writer.spark.sql import SPARK_ERRORS, without_query_log
 
 logger = logging.getLogger(__name__)
@@ -94,27 +92,12 @@ class Steps:
         """Do steps 1 to 5. Readers switch in ``publisher.publish``; without an answer, a recovery may switch later."""
         announcing = self._announced("write", df, table, call)
         with announcing as announcement, self.show_progress(table, call.mode.value), MadeTable() as made_table:
-            watch = announcement.watch
+            source = FrameSource(self._calling(announcement, table), df, call, made_table)
             try:
-                with watch.step("plan"):
-                    opened, planned = self._plan(df, table, call, announcement, made_table)  # 1
-                with RunningWrite(opened, planned.plan) as write:
-                    files = self._write_files(planned, opened, write, watch)  # 2 and 3
-                    if files.row_count == 0 and call.options.if_empty != "replace":
-                        return announcement.finished(
-                            nothing_written(planned.plan, call.options.if_empty, watch, made_table.notes)
-                        )
-                    results = self.check(files, opened, call.checks, watch)  # 4
-                    require_passed(results, str(opened.table.name), planned.plan.write_id)
-                    with watch.step("publish"):
-                        files = _with_new_columns(self.spark, files.with_checks(results), planned.fitted.added, opened)
-                        publisher = Publisher(opened, _copy_files(self.spark, opened, planned.plan.write_id, watch))
-                        with self._refresh_after_conflict(opened, planned):
-                            published = publisher.publish(files, write.claiming)  # 5
+                result = self._publish(source, announcement.watch)
             except RepeatedError as repeated:
-                return announcement.finished(repeated_result(repeated.entry, watch, announcement.opened))
-            result = end_publish(opened, files, published, watch, partial(self._refresh, opened))
-            return announcement.finished(replace(result, checks=results), columns=files.plan.columns)
+                return announcement.finished(repeated_result(repeated.entry, announcement.watch, announcement.opened))
+            return announcement.finished(result, columns=source.columns)
 
     def stage(self, df: DataFrame, table: str, call: Call, *, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
         """Do steps 1 to 4, and leave the files to be published or discarded by any process.
@@ -123,35 +106,9 @@ class Steps:
         """
         announcing = self._announced("stage", df, table, call)
         with announcing as announcement, self.show_progress(table, call.mode.value), MadeTable() as made_table:
-            watch = announcement.watch
-            try:
-                with watch.step("plan"):
-                    opened, planned = self._plan(df, table, call, announcement, made_table)  # 1
-            except RepeatedError as repeated:
-                raise _published_before(repeated.entry) from None
-            with RunningWrite(opened, planned.plan) as write:
-                files = self._write_files(planned, opened, write, watch)  # 2 and 3
-                if files.row_count == 0 and call.options.if_empty != "replace":
-                    raise _nothing_to_stage(planned.plan)
-                results = self.check(files, opened, call.checks, watch)  # 4
-                require_passed(results, str(opened.table.name), planned.plan.write_id)
-                record = self._staged(files.with_checks(results), planned, opened, write, expires_in)
+            source = FrameSource(self._calling(announcement, table), df, call, made_table)
+            opened, record = self._stage(source, announcement.watch, expires_in)
             return opened, announcement.finished(record, **event_facts_of_staged(record))
-
-    def _staged(
-        self, files: WrittenFiles, planned: PlannedWrite, opened: OpenTable, write: RunningWrite, expires_in: timedelta
-    ) -> StagedRecord:
-        """Stage a write whose files are complete and whose checks have run."""
-        with self._refresh_after_conflict(opened, planned):
-            reads = Publisher(opened, Completer.of(opened).copy).as_read(files)
-        record = StagedRecord(
-            files=_as_recorded(files.with_plan(reads=reads), opened),
-            expires_after_seconds=expires_in.total_seconds(),
-            added_schema=StructType(list(planned.fitted.added)).json() if planned.fitted.added else "",
-            writer=opened.identity,
-        )
-        write.stage(record)
-        return record
 
     def compact(self, table: str, options: CompactOptions, *, dry_run: bool) -> CompactReport:
         """Write the rows of small files into fewer files: steps 1 to 5 with rows of the table itself.
@@ -160,35 +117,8 @@ class Steps:
         """
         announcing = announced(self._services, "compact", table, dry_run=dry_run)
         with announcing as announcement, self.show_progress(table, "compact"):
-            watch = announcement.watch
-            with watch.step("plan"):
-                opened = self._services.open_to_write(table)
-                announcement.follow(opened, tags=options.tags)
-                opened.require_owner()
-                compaction = Compaction(self.spark, opened, options)
-                if dry_run or not compaction.selection:
-                    return announcement.finished(replace(compaction.report(watch), dry_run=dry_run))
-                df, layout = compaction.rows()
-                planned = Planner(opened).plan(df, WriteMode.APPEND, layout)
-                plan = replace(planned.plan, compacted=compaction.replaced_files, max_copied_bytes=None)
-                planned = replace(planned, plan=plan, rows=compaction.with_fingerprint(planned.rows), few=None)
-                announcement.concerns(opened, write_id=plan.write_id)
-            with RunningWrite(opened, plan) as write:
-                files = self._write_files(planned, opened, write, watch)
-                with watch.step("check"):
-                    compaction.require_same(staged_frame(self.spark, opened, files), files)
-                if not files.partitions:
-                    write.discard()
-                    return announcement.finished(compaction.report(watch))
-                with watch.step("publish"):
-                    publisher = Publisher(opened, _copy_files(self.spark, opened, plan.write_id, watch))
-                    try:
-                        published = publisher.publish(files, write.claiming)
-                    except GaveWayError:
-                        write.discard()
-                        return announcement.finished(compaction.report(watch, given_up=compaction.replaced_files))
-            result = end_publish(opened, files, published, watch, partial(self._refresh, opened))
-            return announcement.finished(compaction.report(watch, result, published.given_up))
+            source = CompactionSource(self._calling(announcement, table), options, dry_run=dry_run)
+            return announcement.finished(self._publish(source, announcement.watch))
 
     def change_rows(self, table: str, call: RowCall) -> RowsResult:
         """Write what a change makes of the table's own rows; after a conflict again, with newer rows, if that is asked.
@@ -196,27 +126,15 @@ class Steps:
         Raises ``ConflictError`` once no retry is left; nothing was published.
         """
         with self._attempts("write", table, call) as (announcement, attempts):
-            return announcement.finished(attempts(partial(self._change_rows, table, call, announcement)))
 
-    def _change_rows(self, table: str, call: RowCall, announcement: Announcement, turn: Turn) -> RowsResult:
-        """Do steps 1 to 5 with rows of the table itself, as they were after one version."""
-        watch = announcement.watch
-        try:
-            rewrite, planned = self._plan_rows(table, call, announcement, turn)  # 1
-            if planned is None:
-                return rewrite.nothing(watch)
-            opened = rewrite.opened
-            with RunningWrite(opened, planned.plan) as write:
-                files, results = self._changed_files(rewrite, planned, write, announcement)  # 2 to 4
-                if files is None:
-                    return rewrite.nothing(watch)
-                publisher = Publisher(opened, _copy_files(self.spark, opened, planned.plan.write_id, watch))
-                with watch.step("publish"), self._refresh_after_conflict(opened, planned):
-                    published = publisher.publish(files, write.claiming)  # 5
-        except RepeatedError as repeated:
-            return call.result_of(repeated_result(repeated.entry, watch, announcement.opened))
-        result = end_publish(opened, files, published, watch, partial(self._refresh, opened))
-        return rewrite.result(replace(result, checks=results))
+            def attempt(turn: Turn) -> RowsResult:
+                source = ChangeSource(self._calling(announcement, table), call, turn, staged=False)
+                try:
+                    return self._publish(source, announcement.watch)
+                except RepeatedError as repeated:
+                    return call.result_of(repeated_result(repeated.entry, announcement.watch, announcement.opened))
+
+            return announcement.finished(attempts(attempt))
 
     def stage_rows(self, table: str, call: RowCall, *, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
         """Do steps 1 to 4 of a change of rows, and leave the files to be published or discarded by any process.
@@ -224,24 +142,74 @@ class Steps:
         ``InvalidInputError`` also says that there is nothing to stage.
         """
         with self._attempts("stage", table, call) as (announcement, attempts):
-            opened, record = attempts(partial(self._stage_rows, table, call, announcement, expires_in))
+
+            def attempt(turn: Turn) -> tuple[OpenTable, StagedRecord]:
+                source = ChangeSource(self._calling(announcement, table), call, turn, staged=True)
+                return self._stage(source, announcement.watch, expires_in)
+
+            opened, record = attempts(attempt)
             return opened, announcement.finished(record, **event_facts_of_staged(record))
 
-    def _stage_rows(
-        self, table: str, call: RowCall, announcement: Announcement, expires_in: timedelta, turn: Turn
-    ) -> tuple[OpenTable, StagedRecord]:
+    def _publish(self, source: ToPublish[Answer], watch: Stopwatch) -> Answer:
+        """Do steps 1 to 5; ``RepeatedError`` if the call's idempotency key was published before."""
+        with watch.step("plan"):
+            found = source.plan()  # 1
+        if found is None:
+            return source.nothing()
+        opened, planned = found
+        with RunningWrite(opened, planned.plan) as write:
+            files, results = self._checked_files(source, planned, opened, write, watch)  # 2 to 4
+            if files is None:
+                return source.nothing()
+            with watch.step("publish"), self._refresh_after_conflict(opened, planned):
+                files = _with_new_columns(self.spark, files, planned.fitted.added, opened)
+                publisher = Publisher(opened, copy_files(self.spark, opened, planned.plan.write_id, watch))
+                try:
+                    published = publisher.publish(files, write.claiming)  # 5
+                except GaveWayError:
+                    write.discard()
+                    return source.nothing()
+        result = end_publish(opened, files, published, watch, partial(self._refresh, opened))
+        return source.published(replace(result, checks=results), files, published)
+
+    def _stage(self, source: ToStage, watch: Stopwatch, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
+        """Do steps 1 to 4, and record them, so that any process may do step 5."""
         try:
-            rewrite, planned = self._plan_rows(table, call, announcement, turn, counts_first=True)  # 1
+            with watch.step("plan"):
+                found = source.plan()  # 1
         except RepeatedError as repeated:
             raise _published_before(repeated.entry) from None
-        if planned is None:
-            raise rewrite.nothing_to_stage()
-        planned = planned.with_plan(notes=(*planned.plan.notes, *rewrite.notes()))
-        with RunningWrite(rewrite.opened, planned.plan) as write:
-            files, _ = self._changed_files(rewrite, planned, write, announcement)  # 2 to 4
+        if found is None:
+            raise source.nothing_to_stage()
+        opened, planned = found
+        with RunningWrite(opened, planned.plan) as write:
+            files, _ = self._checked_files(source, planned, opened, write, watch)  # 2 to 4
             if files is None:
-                raise rewrite.nothing_to_stage()
-            return rewrite.opened, self._staged(files, planned, rewrite.opened, write, expires_in)
+                raise source.nothing_to_stage()
+            with self._refresh_after_conflict(opened, planned):
+                reads = Publisher(opened, Completer.of(opened).copy).as_read(files)
+            record = StagedRecord(
+                files=_as_recorded(files.with_plan(reads=reads), opened),
+                expires_after_seconds=expires_in.total_seconds(),
+                added_schema=StructType(list(planned.fitted.added)).json() if planned.fitted.added else "",
+                writer=opened.identity,
+            )
+            write.stage(record)
+            return opened, record
+
+    def _checked_files(
+        self, source: Source, planned: PlannedWrite, opened: OpenTable, write: RunningWrite, watch: Stopwatch
+    ) -> tuple[WrittenFiles | None, CheckResults]:
+        """Do steps 2 to 4; ``None`` if readers would see no other rows."""
+        files = source.examined(self._write_files(planned, opened, write, watch), write)  # 2 and 3
+        if files is None:
+            return None, CheckResults()
+        results = self.check(files, opened, source.checks, watch)  # 4
+        require_passed(results, str(opened.table.name), planned.plan.write_id)
+        return files.with_checks(results), results
+
+    def _calling(self, announcement: Announcement, table: str) -> Calling:
+        return Calling(spark=self.spark, services=self._services, announcement=announcement, table=table)
 
     @contextmanager
     def _attempts(
@@ -268,37 +236,6 @@ class Steps:
                 yield announcement, answer
             finally:
                 turn.end()
-
-    def _plan_rows(
-        self, table: str, call: RowCall, announcement: Announcement, turn: Turn, *, counts_first: bool = False
-    ) -> tuple[Rewrite, PlannedWrite | None]:
-        """Do step 1 of a change of rows; ``None`` if there is nothing to change."""
-        with announcement.watch.step("plan"), readers_unharmed(table):
-            opened = self._services.open_to_write(table)
-            if turn.begin(opened):
-                opened = self._services.open_to_write(table)
-            announcement.follow(opened, tags=call.options.tags, idempotency_key=call.options.idempotency_key)
-            rewrite = Rewrite(self.spark, opened, call, counts_first)
-            planned = rewrite.plan()
-        if planned is not None:
-            announcement.concerns(opened, write_id=planned.plan.write_id)
-        return rewrite, planned
-
-    def _changed_files(
-        self, rewrite: Rewrite, planned: PlannedWrite, write: RunningWrite, announcement: Announcement
-    ) -> tuple[WrittenFiles | None, CheckResults]:
-        """Do steps 2 to 4 of a change of rows; nothing is left, and returned, if readers would see no other rows."""
-        opened, watch, write_id = rewrite.opened, announcement.watch, planned.plan.write_id
-        files = self._write_files(planned, opened, write, watch)
-        with watch.step("complete"):
-            files = rewrite.with_kept_files(files, _copy_files(self.spark, opened, write_id, watch))
-        if not rewrite.changes_anything(files):
-            write.discard()
-            return None, CheckResults()
-        files = replace(files, words=rewrite.words)
-        results = self.check(files, opened, rewrite.call.checks, watch)
-        require_passed(results, str(opened.table.name), write_id)
-        return files.with_checks(results), results
 
     def erase(self, table: str, change: DeletedWhere, options: RowOptions) -> RowsResult:
         """Delete rows, and name for the next vacuum what older versions hold of them.
@@ -328,7 +265,7 @@ class Steps:
             announcement.follow(opened, write_id=plan.write_id)
             by_spark = BySpark(
                 prepare=partial(self._prepare, opened),
-                copy_files=_copy_files(self.spark, opened, plan.write_id, announcement.watch),
+                copy_files=copy_files(self.spark, opened, plan.write_id, announcement.watch),
                 refresh=partial(self._refresh, opened),
             )
             return StagedWrites(opened).publish(plan.write_id, announcement, by_spark)
@@ -372,32 +309,6 @@ class Steps:
         sources = partial(open_gateway(self.spark).sources, df)
         return announced(self._services, operation, table, call.mode.value, sources=sources)
 
-    def _plan(
-        self, df: DataFrame, table: str, call: Call, announcement: Announcement, made_table: MadeTable
-    ) -> tuple[OpenTable, PlannedWrite]:
-        """Do step 1: open the table, and fix everything that the write needs; ``RepeatedError`` if its key is known."""
-        with readers_unharmed(table):
-            opened = self._open_or_make(df, table, call, made_table)
-            announcement.follow(opened, tags=call.options.tags, idempotency_key=call.options.idempotency_key)
-            refuse_immutable(opened.table, call.mode)
-            state = opened.require_new_key(Key(call.options.idempotency_key, call.stream), call.query_ids)
-            planned = Planner(opened).plan(df, call.mode, call.options, state, stream=call.stream)
-            name = str(opened.table.name)
-            require_valid(call.checks, self.spark, planned.fitted.schema, name, opened.table.partition_columns)
-            announcement.concerns(opened, write_id=planned.plan.write_id)
-            return opened, planned
-
-    def _open_or_make(self, df: DataFrame, table: str, call: Call, made_table: MadeTable) -> OpenTable:
-        """Open the table; make it first if it does not exist and the call describes it."""
-        name, new_table = self._services.table_name(table), call.options.if_missing
-        if new_table is not None and self._services.metastore.get_table(name) is None:
-            require_batch(df, name)
-            require_mode(call.mode, call.options, name, partitioned=bool(new_table.partition_by))
-            self._services.require_new(name, new_table)
-            with made_table.making(name):
-                create_table(self.spark, df, name, new_table, if_not_exists=True)
-        return self._services.open_to_write(table)
-
     def _write_files(
         self, planned: PlannedWrite, opened: OpenTable, write: RunningWrite, watch: Stopwatch
     ) -> WrittenFiles:
@@ -421,7 +332,7 @@ class Steps:
         notes = notes_on_old_dates(self.spark, (partition.figures for partition in files.partitions))
         files = files.with_plan(notes=(*plan.notes, *notes)) if notes else files
         with watch.step("complete"):
-            write.complete(messages, _executors(self.spark, opened, plan.write_id, watch).complete)
+            write.complete(messages, executors_of(self.spark, opened, plan.write_id, watch).complete)
         return files
 
     def _prepare(self, opened: OpenTable, record: StagedRecord) -> WrittenFiles:
@@ -446,10 +357,6 @@ class Steps:
             if planned.plan.reads:
                 self._refresh(opened, planned.plan.write_id)
             raise
-
-
-def _copy_files(spark: SparkSession, opened: OpenTable, write_id: str, watch: Stopwatch) -> CopyFiles:
-    return partial(_executors(spark, opened, write_id, watch).copy, few=Completer.of(opened).copy)
 
 
 def _with_scope(spark: SparkSession, files: WrittenFiles, opened: OpenTable) -> WrittenFiles:
@@ -490,10 +397,6 @@ def _with_new_columns(
     return files.with_plan(table=table)
 
 
-def _executors(spark: SparkSession, opened: OpenTable, write_id: str, watch: Stopwatch) -> Executors:
-    return Executors(open_gateway(spark), opened.store_settings, write_id, watch.add_requests)
-
-
 @contextmanager
 def _explain_failures(planned: PlannedWrite) -> Iterator[None]:
     """Turn a task's failure on a value that the table does not take into an error that counts such rows."""
@@ -512,15 +415,6 @@ def _published_before(entry: LogEntry) -> InvalidInputError:
         f"idempotency key {entry.idempotency_key!r} was published by write {entry.write_id}, as version"
         f" {entry.version}: there is nothing to stage",
         table=entry.table,
-    )
-
-
-def _nothing_to_stage(plan: WritePlan) -> InvalidInputError:
-    return InvalidInputError(
-        f"the DataFrame has no rows, so publishing it would change no partition of {plan.table.name}: nothing was"
-        " staged. overwrite_table, and overwrite_partitions with where, can be staged with if_empty='replace'.",
-        table=str(plan.table.name),
-        write_id=plan.write_id,
     )
 
 

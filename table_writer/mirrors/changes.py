@@ -12,6 +12,7 @@ from table_writer.errors import InvalidInputError, counted, few
 from table_writer.mirrors.fitting import Footers
 from table_writer.mirrors.mirror import Held, Mirror, MirrorChange, MirroredFile, MirroredTable
 from table_writer.model.column_statistics import EXISTS_DEFAULT
+from table_writer.model.contents import Contents
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.hive_columns import spark_columns
 from table_writer.model.location import Location
@@ -64,8 +65,7 @@ class TableChanges:
             told = () if own is None else own.files()
             if not _is_at(partition.own_location, told):
                 continue  # a write that began again has copied its files elsewhere
-            counts = (len(told), sum(file.size_bytes for file in told))
-            if counts == (partition.files, partition.bytes):
+            if Contents.of(told) == partition.contents:
                 known[partition.values] = tuple(
                     MirroredFile(key=file.key, size_bytes=file.size_bytes, rows=file.rows, figures=file.figures)
                     for file in told
@@ -314,7 +314,7 @@ class TableChanges:
             location = wanted[values]
             later = history.past.surplus_names(location, entry.version) if history is not None else frozenset()
             files = [file for file in listed[location] if file.key.removeprefix(location.key) not in later]
-            if len(files) < partition.files or sum(file.size_bytes for file in files) < partition.bytes:
+            if Contents.of(files).lacks(partition.contents):
                 raise _GoneError(str(location))
             self._require_none_since(entry.version if history is None else history.newest, partition, files)
             partitions[values] = tuple(self._mirrored(file, partition, alone=len(files) == 1) for file in files)

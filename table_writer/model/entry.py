@@ -21,6 +21,7 @@ import msgspec
 from table_writer.errors import InvalidInputError
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_figures import ColumnFigures, from_text
+from table_writer.model.contents import Contents
 from table_writer.model.hive_columns import hive_columns
 from table_writer.model.location import Location
 from table_writer.model.meaning import OF_OPERATION, Meaning, Operation
@@ -133,6 +134,11 @@ class EntryPartition:
     def locations(self) -> tuple[str, ...]:
         """Return every location that is named: where readers looked, will look, and where added files come from."""
         return tuple(text for text in (self.old_location, self.new_location, self.source) if text)
+
+    @property
+    def contents(self) -> Contents:
+        """How much it has, or adds."""
+        return Contents(self.files, self.bytes)
 
     @property
     def holds_all(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 
 from table_writer.checked import nearest
 from table_writer.errors import InvalidInputError
+from table_writer.model.contents import Contents
 
 ROOT_PARAMETER: Final = "table_writer.root"
 """Table parameter that keeps the root of an unpartitioned table, whose location moves with each write."""
@@ -251,6 +252,11 @@ class PastPartition:
     only: frozenset[str] | None = None
     without: frozenset[str] = frozenset()
     schema: str = ""
+
+    @property
+    def contents(self) -> Contents | None:
+        """How much was found there; ``None`` where the log does not know."""
+        return None if self.files is None or self.bytes is None else Contents(self.files, self.bytes)
 
 
 def are_small_files(count: int, size_bytes: int) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from table_writer.errors import counted
+from table_writer.model.contents import Contents
 from table_writer.model.location import Location
 from table_writer.reports.layout import SIZE, Column, Columns, Figure, Place, State, size
 from table_writer.reports.report import FAILURES, Report
@@ -28,7 +29,7 @@ class DeletedPath:
         return cls(
             location=str(location),
             reason=reason,
-            bytes=sum(found.size_bytes for found in objects),
+            bytes=Contents.of(objects).bytes,
             keys=tuple(found.key for found in objects),
         )
 

@@ -11,8 +11,8 @@ from table_writer.storage.azure.kind import AZURE
 from table_writer.storage.gcs.kind import GCS
 from table_writer.storage.local.kind import LOCAL
 from table_writer.storage.object_store import StoreSettings
-from table_writer.storage.s3.hadoop import NO_OVERRIDES, S3Overrides
 from table_writer.storage.s3.kind import S3
+from table_writer.storage.s3.settings import NO_OVERRIDES, S3Overrides
 from table_writer.storage.store_kind import Hadoop, StoreKind
 
 KINDS: Final = (S3, AZURE, GCS, LOCAL)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol, TypeVar
+from importlib import import_module
+from typing import ClassVar, Final, Protocol, TypeVar
 
-from table_writer.errors import InvalidInputError, StorageError, counted
+from table_writer.errors import InvalidInputError, StorageError, counted, needs_extra
 from table_writer.model.message import UploadedPart
 from table_writer.model.process import PerProcess
 
@@ -151,19 +153,28 @@ class ObjectStore(Protocol):
         """Iterate over pending uploads below the prefix; without a ``/`` at its end it could match other writers'."""
 
 
-class StoreSettings(Hashable, Protocol):
-    """What opens a store, in this process or in another: frozen, hashable, picklable, without secrets in ``repr``."""
+class StoreSettings:
+    """What opens a store, in this process or in another: frozen, hashable, picklable, without secrets in ``repr``.
 
-    def open(self) -> ObjectStore:
-        """Open the store; keep it, since that takes 100 to 300 ms.
+    The module ``store`` beside that of a settings' class has the function ``opened``, which takes them.
+    """
 
-        Raises ``MissingExtraError`` where a library is missing that only this store needs.
-        """
+    __slots__ = ()
+    EXTRA: ClassVar[tuple[str, str]] = ("", "")
+    """The extra that brings the libraries of only this store, and what needs them."""
 
 
 def open_store(settings: StoreSettings) -> ObjectStore:
-    """Open a store: what tests replace."""
-    return settings.open()
+    """Open a store; keep it, since that takes 100 to 300 ms.
+
+    Raises ``MissingExtraError`` where a library is missing that only this kind of store needs.
+    """
+    extra, what = settings.EXTRA
+    package = type(settings).__module__.rpartition(".")[0]
+    with needs_extra(extra, what) if extra else nullcontext():
+        module = import_module(f"{package}.store")
+    store: ObjectStore = module.opened(settings)
+    return store
 
 
 def key_of(item: str | ObjectInfo) -> str:

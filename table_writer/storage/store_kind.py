@@ -10,7 +10,7 @@ from table_writer.model.location import Location
 from table_writer.storage.object_store import StoreSettings
 
 if TYPE_CHECKING:
-    from table_writer.storage.s3.hadoop import S3Overrides
+    from table_writer.storage.s3.settings import S3Overrides
 
 Hadoop = Mapping[str, str]
 """Settings as ``Configuration.get`` returns them, ``${…}`` expanded and without ``spark.hadoop.``."""
@@ -41,7 +41,7 @@ NO_RENAMES: Final = Renames()
 class StoreKind:
     """One kind of store. Its package below ``table_writer.storage`` makes it, and ``kinds.py`` lists it.
 
-    The package has a module ``settings``, whose class opens the store, and a module ``store`` with the store itself.
+    The package has a module ``settings``, with the class that opens the store, and a module ``store`` with the store.
     Executors are sent both; ``kind`` and ``hadoop`` stay with the driver.
     """
 

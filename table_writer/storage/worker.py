@@ -11,7 +11,14 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from table_writer.model.message import PendingUpload
-from table_writer.storage.object_store import THREADS, ObjectInfo, ObjectStore, SourceChangedError, StoreSettings
+from table_writer.storage.object_store import (
+    THREADS,
+    ObjectInfo,
+    ObjectStore,
+    SourceChangedError,
+    StoreSettings,
+    open_store,
+)
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -20,7 +27,7 @@ Answer = TypeVar("Answer")
 @lru_cache(maxsize=4)
 def worker_store(settings: StoreSettings) -> ObjectStore:
     """Open a store once in a process, which takes 100 to 200 ms."""
-    return settings.open()
+    return open_store(settings)
 
 
 def in_one_task(

@@ -309,7 +309,7 @@ NEVER = {
     "azure",
     "google",
     "table_writer.metastore.glue",
-    "table_writer.storage.s3",
+    "table_writer.storage.s3.store",
 }
 OF_OTHER_COMMANDS = {
     *(

@@ -23,9 +23,8 @@ from table_writer.storage.kinds import KINDS, settings_for
 from table_writer.storage.local.settings import LocalSettings
 from table_writer.storage.object_store import UploadInfo, open_store
 from table_writer.storage.request_settings import RequestSettings
-from table_writer.storage.s3.hadoop import S3Overrides
 from table_writer.storage.s3.permissions import ACTIONS, OF_BUCKET
-from table_writer.storage.s3.settings import S3Settings, StaticKeys
+from table_writer.storage.s3.settings import S3Overrides, S3Settings, StaticKeys
 from table_writer.storage.s3.store import S3Store
 from table_writer.storage.store_kind import StoreKind
 from table_writer.testing.servers import S3Server

@@ -25,8 +25,7 @@ from table_writer.progress import Progress, Stopwatch
 from table_writer.spark import open_gateway
 from table_writer.spark.connect import ConnectSpark
 from table_writer.spark.sql import analyzed_now
-from table_writer.storage.s3.hadoop import S3Overrides
-from table_writer.storage.s3.settings import StaticKeys
+from table_writer.storage.s3.settings import S3Overrides, StaticKeys
 from table_writer.testing import Lakehouse
 from table_writer.testing.connect import ConnectServer
 

@@ -12,7 +12,7 @@ import re
 from pyspark.sql import SparkSession
 
 from table_writer import TableWriter, TableWriterConfig
-from table_writer.storage.s3.hadoop import S3Overrides
+from table_writer.storage.s3.settings import S3Overrides
 from table_writer.testing import Lakehouse
 from tests.outside.s3_proxy import Asked, Forward, Told, refusal, s3_proxy
 

@@ -29,7 +29,7 @@ from table_writer.storage import proof
 from table_writer.storage.kinds import settings_for
 from table_writer.storage.object_store import UnorderedListingError, open_store
 from table_writer.storage.s3 import store as s3
-from table_writer.storage.s3.hadoop import S3Overrides
+from table_writer.storage.s3.settings import S3Overrides
 from table_writer.testing.servers import S3Server
 from tests.cells import first_fast
 from tests.outside.s3_proxy import Asked, Behaviour, Forward, Told, refusal, s3_proxy

@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.s3_operations import parse_request
 from table_writer import Maintenance, TableWriter, TableWriterConfig, TableWriterError
-from table_writer.storage.s3.hadoop import S3Overrides
 from table_writer.storage.s3.permissions import ACTIONS
+from table_writer.storage.s3.settings import S3Overrides
 from table_writer.testing import Lakehouse
 from tests.outside.s3_proxy import Asked, Forward, Told, refusal, s3_proxy
 from tests.policies import Policy, allows, moved, policy_of, together

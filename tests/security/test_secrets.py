@@ -35,8 +35,7 @@ from table_writer.model.table import Column, PartitionChange
 from table_writer.protocol.table.services import Services
 from table_writer.storage.kinds import settings_for
 from table_writer.storage.object_store import StoreSettings, open_store
-from table_writer.storage.s3.hadoop import S3Overrides
-from table_writer.storage.s3.settings import AssumedRole, S3Settings
+from table_writer.storage.s3.settings import AssumedRole, S3Overrides, S3Settings
 from table_writer.testing import Lakehouse
 from tests.metastore.conftest import thrift_server
 from tests.publish.world import TABLE, DeathError, Fault, World

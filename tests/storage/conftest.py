@@ -20,8 +20,7 @@ from table_writer.storage.kinds import settings_for
 from table_writer.storage.local.settings import LocalSettings
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, open_store
 from table_writer.storage.request_settings import RequestSettings
-from table_writer.storage.s3.hadoop import S3Overrides
-from table_writer.storage.s3.settings import S3Settings, StaticKeys
+from table_writer.storage.s3.settings import S3Overrides, S3Settings, StaticKeys
 from table_writer.storage.s3.store import S3Store
 from table_writer.testing.servers import S3Server
 from tests.azurite import AzuriteServer

@@ -12,8 +12,7 @@ from table_writer.errors import StorageError
 from table_writer.model.location import Location
 from table_writer.storage.bucket_rules import LifecycleRule
 from table_writer.storage.kinds import settings_for
-from table_writer.storage.s3.hadoop import S3Overrides
-from table_writer.storage.s3.settings import S3Settings
+from table_writer.storage.s3.settings import S3Overrides, S3Settings
 from table_writer.storage.s3.store import S3Store
 from table_writer.testing.servers import S3Server
 

@@ -14,8 +14,16 @@ from table_writer.model.location import Location
 from table_writer.storage.kinds import settings_for
 from table_writer.storage.local.settings import LocalSettings
 from table_writer.storage.request_settings import RequestSettings
-from table_writer.storage.s3.hadoop import S3Overrides, tuning, with_environment
-from table_writer.storage.s3.settings import AssumedRole, CredentialSource, Profile, Provider, S3Settings, StaticKeys
+from table_writer.storage.s3.hadoop import tuning, with_environment
+from table_writer.storage.s3.settings import (
+    AssumedRole,
+    CredentialSource,
+    Profile,
+    Provider,
+    S3Overrides,
+    S3Settings,
+    StaticKeys,
+)
 
 MART = Location.parse("s3a://mart/orders/")
 KEYS = {"access.key": "AKIAME", "secret.key": "hush-hush"}

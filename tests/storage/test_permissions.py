@@ -23,9 +23,8 @@ from table_writer.errors import StorageError, TableWriterError
 from table_writer.model.location import Location
 from table_writer.storage.kinds import settings_for
 from table_writer.storage.object_store import ObjectInfo
-from table_writer.storage.s3.hadoop import S3Overrides
 from table_writer.storage.s3.permissions import ACTIONS
-from table_writer.storage.s3.settings import S3Settings
+from table_writer.storage.s3.settings import S3Overrides, S3Settings
 from table_writer.storage.s3.store import S3Store
 from table_writer.testing.servers import REGION, S3Server
 from tests.doubles.memory_metastore import MemoryMetastore

@@ -64,8 +64,8 @@ ENTRIES = (
     "table_writer.storage.parquet_rows",
     "table_writer.version",
     "table_writer.model.partition_value",
-    *(f"{kind.package}.settings" for kind in KINDS),
-)  # tasks unpack these names
+    *(f"{kind.package}.{module}" for kind in KINDS for module in ("settings", "store")),
+)  # tasks unpack these names, and open the store of their settings
 LIBRARIES_OF_WORKERS = (
     *("pyspark", "py4j", "pyarrow", "botocore"),
     *("jmespath", "dateutil", "six", "urllib3"),  # of botocore

@@ -58,9 +58,7 @@ from table_writer.spark.few_rows import FewRows
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, fetched, frame_of, quoted, spark_reason
 from table_writer.spark.types import cast_sql, exact_type, shown_type
 from table_writer.spark.widths import fixed_row_bytes
-from table_writer.storage.kinds import kind_of
 from table_writer.storage.object_store import ObjectStore
-from table_writer.storage.store_kind import Renames, StoreKind
 from table_writer.storage.table_files import existing_values
 
 MIB = 1024 * 1024
@@ -335,7 +333,7 @@ class Planner:
         options: WriteOptions,
         existing: Container[PartitionValues],
     ) -> UploadSpec:
-        config, hadoop, conf = self._opened.config, self._opened.session.hadoop, rows.sparkSession.conf
+        config, conf = self._opened.config, rows.sparkSession.conf
         settings = self.file_settings(rows.sparkSession)
         return UploadSpec(
             write_id=write_id,
@@ -354,7 +352,7 @@ class Planner:
                 file_name_prefix=config.file_name_prefix,
             ),
             part_size_bytes=config.part_size_bytes
-            or min(self._kind.tuning(self._layout.root, hadoop).part_bytes or LARGEST_PART_BYTES, LARGEST_PART_BYTES),
+            or min(self._opened.tuning.part_bytes or LARGEST_PART_BYTES, LARGEST_PART_BYTES),
             upload_threads=config.upload_threads,
             max_open_files=config.max_open_files,
             buffer_bytes=config.buffer_bytes,
@@ -364,17 +362,9 @@ class Planner:
             existing=existing,
         )
 
-    @property
-    def _kind(self) -> StoreKind:
-        return kind_of(self._layout.root)
-
-    @property
-    def _renames(self) -> Renames:
-        return self._kind.renames(self._layout.root, self._opened.session.hadoop, self._opened.session.missing_jar)
-
     def _require_no_renames(self) -> None:
         """Refuse a write whose files S3 would copy, where the config says so: it may be large."""
-        renames = self._renames
+        renames = self._opened.renames
         if not renames.why or self._opened.config.renames != "error":
             return
         raise InvalidInputError(
@@ -385,7 +375,7 @@ class Planner:
 
     def _note_on_renames(self) -> tuple[str, ...]:
         """Say what it costs where Spark's own writer renames its files: nobody sees it otherwise."""
-        renames = self._renames
+        renames = self._opened.renames
         if not renames.why or not renames.is_certain:
             return ()
         return (f"Spark's writer renamed the files of this write: {renames.why}. To avoid it, {renames.advice}.",)

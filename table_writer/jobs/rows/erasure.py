@@ -17,6 +17,7 @@ from table_writer.jobs.rows.hits import place_and_name
 from table_writer.jobs.rows.snapshot import FILE
 from table_writer.jobs.rows.where import DeletedWhere, NamedTable
 from table_writer.mirrors import follow as mirrors
+from table_writer.model.contents import Contents
 from table_writer.model.entry import Erasure, LogEntry
 from table_writer.model.location import Location, Place
 from table_writer.model.partition_value import canonical
@@ -297,9 +298,8 @@ class Erasing:
             values=left.values or (),
             name=shown_name(self.opened.table, left.values or ()),
             location=str(left.directory),
-            files=len(visible),
-            bytes=sum(file.size_bytes for file in visible.values()),
             only=frozenset(visible),
+            **Contents.of(visible.values())._asdict(),
         )
 
 

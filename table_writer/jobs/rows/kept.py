@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from table_writer.jobs.rows.hits import FileNames, rows_by_file
 from table_writer.jobs.rows.snapshot import Files, Snapshot
+from table_writer.model.contents import Contents
 from table_writer.model.table import PartitionValues, name_in
 from table_writer.model.write import FileKeys, WritePlan, WrittenFiles, WrittenPartition
 from table_writer.reports.write_result import PartitionResult
@@ -66,7 +67,7 @@ class KeptFiles:
     def result_of(self, partition: PartitionResult) -> PartitionResult:
         """Return the result of a partition with the copies apart from what was written."""
         files = self.files.get(partition.values, {})
-        size_bytes = _bytes(files)
+        size_bytes = Contents.of(files.values()).bytes
         return replace(
             partition,
             rows=(partition.rows or 0) - self.rows.get(partition.values, 0),
@@ -86,7 +87,7 @@ class KeptFiles:
             new,
             keys=FileKeys([*new.keys, *(f"{directory}{name}" for name in files)]),
             rows=new.rows + self.rows[values],
-            bytes=new.bytes + _bytes(files),
+            bytes=new.bytes + Contents.of(files.values()).bytes,
             raw_bytes=None,
             figures="",
         )
@@ -100,7 +101,3 @@ def _by_spelling(written: WrittenFiles) -> dict[PartitionValues, WrittenPartitio
 def _directory(plan: WritePlan, own: WrittenPartition | None, values: PartitionValues) -> str:
     """Return the key of the directory that the write has for a partition."""
     return plan.data_location.child(name_in(plan.table, own.values if own else values)).key
-
-
-def _bytes(files: Mapping[str, ObjectInfo]) -> int:
-    return sum(file.size_bytes for file in files.values())

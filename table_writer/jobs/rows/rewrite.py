@@ -17,6 +17,7 @@ from table_writer.jobs.rows.change import ChangedRows, RowCall, RowChange
 from table_writer.jobs.rows.hits import DIFFERS
 from table_writer.jobs.rows.kept import KeptFiles
 from table_writer.jobs.rows.snapshot import Snapshot
+from table_writer.model.contents import Contents
 from table_writer.model.message import RowMark
 from table_writer.model.staged_write import RecordedScope
 from table_writer.model.table import PartitionValues
@@ -108,9 +109,8 @@ class Rewrite:
     def facts(self) -> Mapping[str, Any]:
         """The counts, and the files whose rows are written anew, or are gone: what a result and a plan say."""
         held = self.snapshot.files_of(self.changed.replaced)
-        files = [held[values][name] for values, names in self.changed.replaced.items() for name in names]
-        size_bytes = sum(file.size_bytes for file in files)
-        return {**self.counts, "replaced_files": len(files), "replaced_bytes": size_bytes}
+        replaced = Contents.of(held[values][name] for values, names in self.changed.replaced.items() for name in names)
+        return {**self.counts, "replaced_files": replaced.files, "replaced_bytes": replaced.bytes}
 
     def plan(self) -> PlannedWrite | None:
         """Do step 1, based on the snapshot's version; ``None`` if there is nothing to change.

@@ -13,6 +13,7 @@ from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.jobs.plan.planner import Where
 from table_writer.jobs.plan.types import partition_schema
 from table_writer.jobs.rows.small_files import LARGEST_BYTES, SmallFiles
+from table_writer.model.contents import Contents
 from table_writer.model.location import Location, Place, same_place
 from table_writer.model.table import NULL_PARTITION, PartitionValues, PastPartition, Table, shown_name
 from table_writer.model.table_read import ReadOf, ReadVersion, TableRead
@@ -48,8 +49,8 @@ class SnapshotPartition:
 
     def with_only(self, names: Collection[str]) -> PastPartition:
         """Return the same partition for a read of some of its files."""
-        size_bytes = sum(self.files[name].size_bytes for name in names)
-        return replace(self.past, files=len(names), bytes=size_bytes, only=frozenset(names), written_until=None)
+        some = Contents.of(self.files[name] for name in names)
+        return replace(self.past, **some._asdict(), only=frozenset(names), written_until=None)
 
 
 class Snapshot:
@@ -182,7 +183,7 @@ class Snapshot:
         if known > limit_bytes:
             return False
         listed = self.files_of(partitions).values()
-        return sum(file.size_bytes for files in listed for file in files.values()) <= limit_bytes
+        return Contents.of(file for files in listed for file in files.values()).bytes <= limit_bytes
 
     @property
     def places(self) -> dict[Place, PartitionValues]:
@@ -280,8 +281,7 @@ class Snapshot:
             return f"lies in another bucket, at {location}"
         if any("/" in name for name in files):
             return "has files in directories of its own"
-        size_bytes = sum(file.size_bytes for file in files.values())
-        if past.bytes is not None and (size_bytes != past.bytes or len(files) > (past.files or 0)):
+        if past.contents is not None and not Contents.of(files.values()).may_be(past.contents):
             return f"does not hold the files of version {self.version}: another tool has added or deleted some"
         return ""
 

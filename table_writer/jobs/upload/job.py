@@ -29,7 +29,6 @@ from table_writer.spark.gateway import SparkGateway
 from table_writer.spark.sql import balanced_tree, frame_of, quoted
 from table_writer.spark.types import cast_sql
 from table_writer.spark.widths import refusing_wide
-from table_writer.storage.kinds import kind_of
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, is_hidden
 
 logger = logging.getLogger(__name__)
@@ -138,8 +137,7 @@ def write_by_spark(rows: DataFrame, schema: StructType, plan: WritePlan, opened:
     """
     spark = open_gateway(rows.sparkSession)  # a streaming query has a session of its own
     files = spark.files(plan, schema)
-    renames = kind_of(plan.data_location).renames(plan.data_location, opened.session.hadoop, opened.session.missing_jar)
-    written = spark.run(plan.write_id, lambda: files.write(rows, magic=renames.is_magic))
+    written = spark.run(plan.write_id, lambda: files.write(rows, magic=opened.renames.is_magic))
     found = _only_visible(opened.store, plan)
     counted = spark.run(plan.write_id, lambda: files.count(list(found))) if written else {}
     _require_all(written, {values: counted.get(values, 0) for values in found}, plan, files.description)

@@ -11,6 +11,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from table_writer.model.contents import Contents
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome, ReplacedObject
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
@@ -179,7 +180,7 @@ class TableState:
                 record,
                 retention_seconds=max(0.0, (replaced.delete_after - entry.created_at).total_seconds()),
                 objects=replaced.objects,
-                bytes=sum(listed.size_bytes for listed in replaced.objects) or (earlier.bytes if earlier else 0),
+                bytes=Contents.of(replaced.objects).bytes or (earlier.bytes if earlier else 0),
             )
 
     def _hold(self, partition: EntryPartition) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from table_writer.errors import InvalidInputError, counted, few
+from table_writer.model.contents import Contents
 from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location
 from table_writer.model.table import ROOT_PARAMETER, Partition, PartitionChange, Table, TableName, shown_name
@@ -186,13 +187,9 @@ def _require_proof(opened: OpenTable, history: History, table: Table, newest: En
     if newest is None or newest.new_location is None:
         raise NotThereError("it does not say where the rows are")
     target = Location.parse(newest.new_location)
-    found = list(files_read_at(opened.store, history.layout, target))
-    size = sum(file.size_bytes for file in found)
-    if len(found) < newest.files or size < newest.bytes:
-        raise NotThereError(
-            f"of {counted(newest.files, 'file')} with {newest.bytes:,} bytes at {target} {len(found)} with {size:,} are"
-            " left"
-        )
+    found = Contents.of(files_read_at(opened.store, history.layout, target))
+    if found.lacks(newest.contents):
+        raise NotThereError(f"of {newest.contents} at {target} {found.files} with {found.bytes:,} are left")
     for place in map(Location.parse, filter(None, (table.location, table.hive_location))):
         if not place.same_place(target) and not history.layout.own.contains(place):
             refuse_new_files(opened.store, history, place)

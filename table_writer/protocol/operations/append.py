@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted
+from table_writer.model.contents import Contents
 from table_writer.model.entry import EntryPartition, LogEntry, ReplacedLocation
 from table_writer.model.location import Location
 from table_writer.model.message import write_id_in
@@ -127,9 +128,7 @@ class CarryOver:
             )
         copies = self._place(missing)
         self.copies.update(copies)
-        logger.info(
-            "write_id=%s copies %d files with %d bytes", self.plan.write_id, len(copies), _bytes(copies.values())
-        )
+        logger.info("write_id=%s copies %s", self.plan.write_id, Contents.of(copies.values()))
         try:
             self.copy_files(copies)
         except SourceChangedError as gone:
@@ -228,7 +227,7 @@ class CarryOver:
         listed = {values: self._files_of(partition, found[locations[values]]) for values, partition in now.items()}
         if self.plan.compacted:
             return self._beside_compacted(now, listed)
-        limit, size = self.plan.max_copied_bytes, sum(_bytes(files.values()) for files in listed.values())
+        limit, size = self.plan.max_copied_bytes, sum(Contents.of(files.values()).bytes for files in listed.values())
         if limit is not None and size > limit:
             raise InvalidInputError(
                 f"the append would copy {size:,} bytes that {self.plan.table.name} holds already in"
@@ -260,8 +259,7 @@ class CarryOver:
             beside[values] = {name: file for name, file in listed[values].items() if name not in names}
             carried_before = _carried_files(now[values], listed[values].values(), self.plan.layout)
             self.carried[values] = CarriedFiles(
-                files=len(beside[values]),
-                bytes=_bytes(beside[values].values()),
+                **Contents.of(beside[values].values())._asdict(),
                 rows=carried_before.rows if carried_before.rows is None else carried_before.rows - new.rows,
             )
         return beside
@@ -292,15 +290,19 @@ class CarryOver:
         """
         layout = self.plan.layout
         own = layout.write_id_of(location)
-        count, size = (_figure(partition.parameters.get(name)) or 0 for name in ("numFiles", "totalSize"))
-        whole = len(files) >= count and _bytes(files.values()) >= size
-        if own is None or whole or not all(is_named_by_us(file.key, location, layout) for file in files.values()):
+        expected = Contents(*(_figure(partition.parameters.get(name)) or 0 for name in ("numFiles", "totalSize")))
+        found = Contents.of(files.values())
+        if (
+            own is None
+            or not found.lacks(expected)
+            or not all(is_named_by_us(file.key, location, layout) for file in files.values())
+        ):
             return
         raise StorageError(
             f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} is damaged: of"
-            f" {counted(count, 'file')} with {size:,} bytes at {location}, {len(files)} with"
-            f" {_bytes(files.values()):,} are there. Nothing was published. Bring them back from older versions of the"
-            f" objects, or a backup; or replace the partition with {self.plan.table.overwrite_call}.",
+            f" {expected} at {location}, {found.files} with {found.bytes:,} are there. Nothing was published. Bring"
+            " them back from older versions of the objects, or a backup; or replace the partition with"
+            f" {self.plan.table.overwrite_call}.",
             **self.plan.named,
         )
 
@@ -349,21 +351,16 @@ def _names_if_there(
     return frozenset(names)
 
 
-def _bytes(files: Iterable[ObjectInfo]) -> int:
-    return sum(found.size_bytes for found in files)
-
-
 def _carried_files(partition: Partition, files: Collection[ObjectInfo], layout: TableLayout) -> CarriedFiles:
     """Take rows from the partition's parameters only where they describe these very files."""
-    size_bytes = _bytes(files)
+    found = Contents.of(files)
     given = partition.parameters
     ours = layout.write_id_of(Location.parse(partition.location)) is not None
     if not files:
         return CarriedFiles()
-    exact = ours and (given.get("numFiles"), given.get("totalSize")) == (str(len(files)), str(size_bytes))
+    exact = ours and (given.get("numFiles"), given.get("totalSize")) == tuple(map(str, found))
     return CarriedFiles(
-        files=len(files),
-        bytes=size_bytes,
+        **found._asdict(),
         rows=_figure(given.get("numRows")) if exact else None,
         raw_bytes=_figure(given.get("rawDataSize")) if exact else None,
         version=_figure(given.get(VERSION_PARAMETER)) if exact else None,

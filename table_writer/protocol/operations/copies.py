@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from table_writer.errors import ConflictError, counted
+from table_writer.errors import ConflictError
+from table_writer.model.contents import Contents
 from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location
 from table_writer.model.table import Table, name_in
@@ -51,8 +52,7 @@ class SeparateCopies:
     @property
     def notes(self) -> tuple[str, ...]:
         """Say how much is copied."""
-        size = sum(file.size_bytes for file in self._copies.values())
-        note = f"{counted(len(self._copies), 'file')} with {size:,} bytes copied: appends in place have added to them"
+        note = f"{Contents.of(self._copies.values())} copied: appends in place have added to them"
         return (note,) if self._copies else ()
 
     def make(self) -> None:

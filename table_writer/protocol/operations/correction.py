@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
+from table_writer.model.contents import Contents
 from table_writer.model.entry import EntryPartition, Outcome
 from table_writer.model.location import Location, same_place
 from table_writer.model.table import Partition, PartitionsNow, PartitionValues, Table, locations
@@ -220,8 +221,7 @@ class Correction:
         location = Location.parse_any(partition.new_location or "")
         if location is None or (partition.files and not same_place(partition.old_location, partition.new_location)):
             return partition
-        listed = list(files_read_at(self._opened.store, self._layout, location))
-        size = sum(file.size_bytes for file in listed)
-        if (len(listed), size) == (partition.files, partition.bytes):
+        listed = Contents.of(files_read_at(self._opened.store, self._layout, location))
+        if listed == partition.contents:
             return partition
-        return replace(partition, files=len(listed), bytes=size, rows=None, raw_bytes=None, figures="")
+        return replace(partition, **listed._asdict(), rows=None, raw_bytes=None, figures="")

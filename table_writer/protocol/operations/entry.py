@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError, counted
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.column_figures import as_text, from_text, merged_figures
+from table_writer.model.contents import Contents
 from table_writer.model.entry import EntryPartition, LogEntry, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.meaning import Operation
@@ -281,10 +282,8 @@ def files_there(
         listed_now = without_marker((files_read_at if ours else files_at)(store, history.layout, location), location)
     found = [file for file in listed_now if file.key not in later]
     if known is not None and ours:
-        if (len(found), sum(file.size_bytes for file in found)) != (known.files, known.bytes):
-            raise NotThereError(
-                _difference(location, found, f"{counted(known.files, 'file')} with {known.bytes:,} bytes")
-            )
+        if Contents.of(found) != known.contents:
+            raise NotThereError(_difference(location, found, str(known.contents)))
         return FilesThere(known, tuple(found), later)
     left = history.state.left_locations.get(location.place)
     if ours or (left is None and not later):
@@ -308,13 +307,7 @@ def files_there(
 
 def _as_listed(values: PartitionValues, found: Collection[ObjectInfo]) -> EntryPartition:
     return EntryPartition(
-        values=values,
-        old_location=None,
-        new_location=None,
-        rows=None,
-        bytes=sum(file.size_bytes for file in found),
-        raw_bytes=None,
-        files=len(found),
+        values=values, old_location=None, new_location=None, rows=None, raw_bytes=None, **Contents.of(found)._asdict()
     )
 
 
@@ -353,11 +346,9 @@ def require_not_fewer(store: ObjectStore, layout: TableLayout, partition: EntryP
     """
     location = Location.parse(partition.new_location or "")
     found = list(files_read_at(store, layout, location))
-    is_fewer = len(found) < partition.files or sum(file.size_bytes for file in found) < partition.bytes
+    is_fewer = Contents.of(found).lacks(partition.contents)
     if is_fewer and all(is_named_by_us(file.key, location, layout) for file in found):
-        raise NotThereError(
-            _difference(location, found, f"{counted(partition.files, 'file')} with {partition.bytes:,} bytes")
-        )
+        raise NotThereError(_difference(location, found, str(partition.contents)))
     return partition
 
 
@@ -370,5 +361,4 @@ def is_same_file(found: ObjectInfo, listed: ReplacedObject) -> bool:
 def _difference(location: Location, found: list[ObjectInfo], expected: str) -> str:
     if not found:
         return f"its files at {location} are gone"
-    size = sum(file.size_bytes for file in found)
-    return f"{location} holds {counted(len(found), 'file')} with {size:,} bytes instead of {expected}"
+    return f"{location} holds {Contents.of(found)} instead of {expected}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from table_writer.model.contents import Contents
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location, same_place
 from table_writer.model.message import write_id_in
@@ -165,7 +166,7 @@ class Evidence:
         known = history.past.content_at(partition.values, place)
         listed = [old.objects for old in entry.replaced if same_place(old.location, partition.old_location)]
         if known is not None:
-            is_same = (len(files), sum(file.size_bytes for file in files)) == (known.files, known.bytes)
+            is_same = Contents.of(files) == known.contents
         elif self._layout.is_placeholder(place):
             is_same = not files
         else:

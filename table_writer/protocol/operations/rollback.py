@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from table_writer.errors import InvalidInputError, counted
+from table_writer.model.contents import Contents
 from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location, same_place
 from table_writer.model.meaning import Operation
@@ -304,7 +305,7 @@ class _FilesOf:
         files = visible(self.seen[location], location)
         ours = [file for file in files if is_named_by_us(file.key, location, layout)]
         known = self.history.past.content_at(values, location, version=self.version)
-        if known is not None and (len(ours), sum(file.size_bytes for file in ours)) == (known.files, known.bytes):
+        if known is not None and Contents.of(ours) == known.contents:
             return FilesThere(known)
         return self._found(values, location)
 

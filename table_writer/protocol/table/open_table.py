@@ -41,7 +41,9 @@ from table_writer.protocol.log.records import LogEnd, SlotRecord
 from table_writer.protocol.log.registration import Registration, writer_identity
 from table_writer.protocol.log.rules import require_same_query
 from table_writer.protocol.log.table_log import TableLog
+from table_writer.storage.kinds import kind_of
 from table_writer.storage.object_store import ObjectStore, StoreSettings
+from table_writer.storage.store_kind import Renames, Tuning
 
 logger = logging.getLogger(__name__)
 
@@ -230,6 +232,16 @@ class OpenTable:
             logger.warning("column statistics of %s were not compared with its log: %s", self.table.name, error)
             return False
         return True
+
+    @property
+    def tuning(self) -> Tuning:
+        """What Hadoop's settings say of parts and threads here."""
+        return kind_of(self.layout.root).tuning(self.layout.root, self.session.hadoop)
+
+    @property
+    def renames(self) -> Renames:
+        """Why Spark's own writer renames files here, and what helps."""
+        return kind_of(self.layout.root).renames(self.layout.root, self.session.hadoop, self.session.missing_jar)
 
     def marks_success(self) -> bool:
         """Return whether ``_SUCCESS`` is to be put into the root."""

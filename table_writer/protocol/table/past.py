@@ -12,6 +12,7 @@ from typing import Final
 
 from table_writer.errors import InvalidInputError, few
 from table_writer.metastore.settings import GLUE_SCHEME
+from table_writer.model.contents import Contents
 from table_writer.model.entry import Outcome, ReplacedObject
 from table_writer.model.location import Location, Place, same_place
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, PastPartition, quoted, shown_name
@@ -168,7 +169,7 @@ class Past:
             read = [
                 file for file, name in names if "/" not in name and not is_hidden(name) and name not in past.without
             ]
-            return replace(past, files=len(read), bytes=sum(file.size_bytes for file in read))
+            return replace(past, **Contents.of(read)._asdict())
         seen = Location.parse_any(self._now[past.values].location) if past.values in self._now else None
         if seen is None or not seen.same_place(location):
             raise _NotKnownError(f"the log has no list of the files at {location}")
@@ -304,10 +305,8 @@ def files_of(opened: OpenTable, past: PastPartition, subject: str) -> dict[str, 
         for file, name in names.items()
         if "/" not in name and (name not in past.without if past.only is None else name in past.only)
     ]
-    if past.bytes is None:
-        is_as_known = bool(files)  # emptied by another tool, for all that is known
-    else:
-        is_as_known = sum(file.size_bytes for file in files) == past.bytes and len(files) <= (past.files or 0)
+    found = Contents.of(files)  # none where another tool has emptied it, for all that is known
+    is_as_known = found.may_be(past.contents) if past.contents is not None else bool(found.files)
     is_later = past.written_until is not None and any(file.modified_at > past.written_until for file in files)
     if is_later or not is_as_known:
         raise InvalidInputError(f"{subject}: {past.name} {CHANGED}. {ADVICE}", table=str(opened.table.name))

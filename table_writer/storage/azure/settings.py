@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
-from table_writer.errors import InvalidInputError, needs_extra
+from table_writer.errors import InvalidInputError
 from table_writer.model.upload_spec import MIB
+from table_writer.storage.object_store import StoreSettings
 from table_writer.storage.request_settings import AS_USUAL, RequestSettings
-
-if TYPE_CHECKING:
-    from table_writer.storage.azure.store import AzureStore
 
 MAX_AZURE_COPY_BYTES: Final = 256 * MIB  # Azure: Copy Blob From URL takes no more
 
@@ -80,9 +78,10 @@ AzureCredential: TypeAlias = AccountKey | SasToken | ServicePrincipal | ManagedI
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AzureSettings:
+class AzureSettings(StoreSettings):
     """Settings to reach one container of a storage account, through the Blob service."""
 
+    EXTRA: ClassVar = ("azure", "an abfss:// location, on this machine and where executors run,")
     account: str  # name of the account, without its host
     container: str
     account_url: str  # of the Blob service: ``https://ACCOUNT.blob.core.windows.net``
@@ -104,12 +103,3 @@ class AzureSettings:
             raise InvalidInputError("copy_part_bytes must be 1 or more")
         if not 0 <= self.max_single_copy_bytes <= MAX_AZURE_COPY_BYTES:
             raise InvalidInputError("max_single_copy_bytes must be 0 to 256 MiB: Azure copies no more with one request")
-
-    def open(self) -> AzureStore:
-        """Open the container; the first one of a process takes 300 ms, so keep one.
-
-        Raises ``MissingExtraError`` where Azure's libraries are missing.
-        """
-        with needs_extra("azure", "an abfss:// location, on this machine and where executors run,"):
-            from table_writer.storage.azure.store import AzureStore  # noqa: PLC0415 - an optional extra
-        return AzureStore(self)

@@ -434,3 +434,8 @@ def _begun_at(upload_id: str) -> datetime:
     if not upload_id:
         return now
     return datetime.fromtimestamp(min(int(upload_id[:12], 16) / 1000, now.timestamp()), tz=UTC)
+
+
+def opened(settings: AzureSettings) -> AzureStore:
+    """Open a container."""
+    return AzureStore(settings)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
-from table_writer.errors import InvalidInputError, needs_extra
+from table_writer.errors import InvalidInputError
 from table_writer.model.location import without_login
+from table_writer.storage.object_store import StoreSettings
 from table_writer.storage.request_settings import AS_USUAL, RequestSettings
-
-if TYPE_CHECKING:
-    from table_writer.storage.gcs.store import GcsStore
 
 GCS_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 
@@ -73,9 +71,10 @@ GcsCredential: TypeAlias = DefaultLogin | NoLogin | MachineAccount | LoginFile |
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GcsSettings:
+class GcsSettings(StoreSettings):
     """Settings to reach one bucket of Google Cloud Storage, through its JSON API."""
 
+    EXTRA: ClassVar = ("gcs", "a gs:// location, on this machine and where executors run,")
     bucket: str
     endpoint_url: str = GCS_URL
     credential: GcsCredential = DefaultLogin()
@@ -91,12 +90,3 @@ class GcsSettings:
             raise InvalidInputError(f"endpoint_url {self.endpoint_url!r} must start with http:// or https://")
         if self.endpoint_url.startswith("http://") and not isinstance(self.credential, NoLogin):
             raise InvalidInputError("Google's tokens are sent over TLS only: use https://, or no login for an emulator")
-
-    def open(self) -> GcsStore:
-        """Open the bucket; the first one of a process takes 200 ms, so keep one.
-
-        Raises ``MissingExtraError`` where Google's library is missing.
-        """
-        with needs_extra("gcs", "a gs:// location, on this machine and where executors run,"):
-            from table_writer.storage.gcs.store import GcsStore  # noqa: PLC0415 - an optional extra
-        return GcsStore(self)

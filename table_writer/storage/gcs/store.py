@@ -398,3 +398,8 @@ def _require_whole(answer: Answer) -> None:
     digest = MD5_IN_HEADER.search(answer.headers.get("X-Goog-Hash", ""))  # what was composed has none
     if stored != str(len(answer.body)) or (digest is not None and digest[1] != md5(answer.body)):
         raise unreadable(answer.where, "it has other bytes than the object")
+
+
+def opened(settings: GcsSettings) -> GcsStore:
+    """Open a bucket."""
+    return GcsStore(settings)

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from table_writer.storage.local.store import LocalStore
+from table_writer.storage.object_store import StoreSettings
 
 
 @dataclass(frozen=True, slots=True)
-class LocalSettings:
+class LocalSettings(StoreSettings):
     """The file system of the machine (or a mount that all machines of a cluster share)."""
-
-    def open(self) -> LocalStore:
-        """Open the file system."""
-        from table_writer.storage.local.store import LocalStore  # noqa: PLC0415 - for tests and demos
-
-        return LocalStore()

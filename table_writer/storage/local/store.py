@@ -22,6 +22,7 @@ from typing import BinaryIO, Final
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
 from table_writer.model.process import boot_seconds
+from table_writer.storage.local.settings import LocalSettings
 from table_writer.storage.object_store import (
     PAGE_KEYS,
     ObjectInfo,
@@ -434,3 +435,8 @@ class FileSystemClock:
             read_at = boot_seconds()
             self._read[device] = made_at, read_at
         return made_at + boot_seconds() - read_at
+
+
+def opened(_: LocalSettings) -> LocalStore:
+    """Open the file system."""
+    return LocalStore()

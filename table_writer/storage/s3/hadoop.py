@@ -7,20 +7,20 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 
-from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location, without_login
 from table_writer.storage.request_settings import RequestSettings
 from table_writer.storage.s3.settings import (
     ACLS,
+    NO_OVERRIDES,
     AssumedRole,
     CredentialSource,
     Profile,
     Provider,
+    S3Overrides,
     S3Settings,
     StaticKeys,
 )
@@ -60,41 +60,6 @@ RENAMED: Final = {  # old name to new, as org.apache.hadoop.fs.s3a.S3AUtils read
 }
 SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BINARY: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
-
-
-@checked
-@dataclass(frozen=True, kw_only=True, slots=True)
-class S3Overrides:
-    """Settings of S3 from the writer's own config; ``None`` leaves it to Hadoop's settings."""
-
-    endpoint_url: str | None = None
-    region: str | None = None
-    path_style: bool | None = None
-    access_key: str | None = field(default=None, repr=False)
-    secret_key: str | None = field(default=None, repr=False)
-    session_token: str | None = field(default=None, repr=False)
-    profile: str | None = None
-    checksums: bool = True  # False for stores that know no x-amz-checksum headers
-    verify_tls: bool | str | None = None
-    connect_timeout_seconds: float | None = None
-    read_timeout_seconds: float | None = None
-    max_attempts: int | None = None
-    max_connections: int | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.endpoint_url, str):
-            object.__setattr__(self, "endpoint_url", without_login(self.endpoint_url))
-
-    def credentials(self) -> tuple[CredentialSource, ...]:
-        """Return the explicit source, nothing where none is given."""
-        access_key, secret_key = self.access_key or "", self.secret_key or ""
-        if access_key or secret_key:
-            token = self.session_token or ""
-            return (StaticKeys(access_key=access_key, secret_key=secret_key, session_token=token),)
-        return (Profile(self.profile),) if self.profile else ()
-
-
-NO_OVERRIDES: Final = S3Overrides()
 
 
 def s3_settings(location: Location, hadoop: Mapping[str, str], overrides: S3Overrides = NO_OVERRIDES) -> S3Settings:

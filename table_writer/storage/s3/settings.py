@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import without_login
 from table_writer.model.upload_spec import MAX_PART_BYTES, MIB, MIN_PART_BYTES
+from table_writer.storage.object_store import StoreSettings
 from table_writer.storage.request_settings import AS_USUAL, RequestSettings
-
-if TYPE_CHECKING:
-    from table_writer.storage.s3.store import S3Store
 
 MAX_COPY_BYTES: Final = 5 * 1024 * MIB  # S3: CopyObject takes no more
 
@@ -86,7 +85,7 @@ CredentialSource: TypeAlias = StaticKeys | Profile | AssumedRole | Provider
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class S3Settings:
+class S3Settings(StoreSettings):
     """Settings to reach one bucket."""
 
     bucket: str  # name of the bucket, or the ARN of an access point
@@ -132,12 +131,6 @@ class S3Settings:
         if not MIN_PART_BYTES <= self.copy_part_bytes <= MAX_PART_BYTES:
             raise InvalidInputError("copy_part_bytes must be 5 MiB to 5 GiB: S3 takes no other parts")
 
-    def open(self) -> S3Store:
-        """Open the bucket; this takes 100 to 200 ms, so keep one per process."""
-        from table_writer.storage.s3.store import S3Store  # noqa: PLC0415 - botocore takes longer to load than all else
-
-        return S3Store(self)
-
     def _require_general_bucket(self) -> None:
         """Refuse S3 Express by the name of its buckets, and of their access points."""
         if self.bucket.endswith(("--x-s3", "--xa-s3")):
@@ -167,3 +160,38 @@ class S3Settings:
                 f"endpoint_url {self.endpoint_url!r} names the bucket {self.bucket}, which the location does already:"
                 " take it out of fs.s3a.endpoint"
             )
+
+
+@checked
+@dataclass(frozen=True, kw_only=True, slots=True)
+class S3Overrides:
+    """Settings of S3 from the writer's own config; ``None`` leaves it to Hadoop's settings."""
+
+    endpoint_url: str | None = None
+    region: str | None = None
+    path_style: bool | None = None
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    profile: str | None = None
+    checksums: bool = True  # False for stores that know no x-amz-checksum headers
+    verify_tls: bool | str | None = None
+    connect_timeout_seconds: float | None = None
+    read_timeout_seconds: float | None = None
+    max_attempts: int | None = None
+    max_connections: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.endpoint_url, str):
+            object.__setattr__(self, "endpoint_url", without_login(self.endpoint_url))
+
+    def credentials(self) -> tuple[CredentialSource, ...]:
+        """Return the explicit source, nothing where none is given."""
+        access_key, secret_key = self.access_key or "", self.secret_key or ""
+        if access_key or secret_key:
+            token = self.session_token or ""
+            return (StaticKeys(access_key=access_key, secret_key=secret_key, session_token=token),)
+        return (Profile(self.profile),) if self.profile else ()
+
+
+NO_OVERRIDES: Final = S3Overrides()

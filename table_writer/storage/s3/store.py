@@ -530,3 +530,8 @@ def part_ranges(size_bytes: int, part_bytes: int) -> Sequence[tuple[int, int]]:
     """
     step = max(part_bytes, -(-size_bytes // MAX_PARTS))
     return [(first, min(first + step, size_bytes) - 1) for first in range(0, size_bytes, step)]
+
+
+def opened(settings: S3Settings) -> S3Store:
+    """Open a bucket."""
+    return S3Store(settings)
