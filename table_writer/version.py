@@ -17,7 +17,9 @@ __all__ = ["CODE", "code_of_tasks", "is_replaced"]
 DISTRIBUTION: Final = "hive-table-writer"
 MODULES_OF_TASKS: Final = {
     "": "__init__ checked errors version",
-    "model/": "__init__ column_figures column_statistics contents location message partition_value process table upload_spec",
+    "model/": (
+        "__init__ column_figures column_statistics contents location message partition_value process table upload_spec"
+    ),
     "storage/": "__init__ answers bucket_rules causes object_store parquet_rows remote request_settings worker",
     "jobs/": "__init__",
     "jobs/upload/": "__init__ arrays figures files parquet partitioning parts task",

@@ -97,6 +97,7 @@ NOT_ON_41 := test_connect session_on_store test_pictures test_timestamp_types
 
 test-comet: .venv-bench/.ready versitygw  ## All types, sources and calls under Comet; fetches 98 MB the first time
 	$(ON_COMET) --needs=comet -m needs tests/comet
+	$(ON_COMET) -m "slow or not slow" tests/outside/test_stale_reads.py  # whose scans are not Spark's there
 
 test-comet-all: .venv-bench/.ready versitygw
 	$(ON_COMET) -m "not slow and lakehouse" --deselect=tests/rows/test_small_attacked.py $(patsubst %,--ignore-glob='*%*',$(NOT_ON_41)) tests/end_to_end tests/rows tests/outside tests/create_table

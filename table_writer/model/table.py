@@ -133,6 +133,17 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def unquoted(name: str) -> str:
+    """Return a name that Spark may have quoted, as it does where one is no plain word.
+
+    Examples
+    --------
+    >>> unquoted("mart"), unquoted(quoted("my-db`s"))
+    ('mart', 'my-db`s')
+    """
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+
+
 def name_parts(text: str) -> list[str]:
     """Split a name at the dots that stand outside of backquotes; empty for what is none."""
     match = NAME.fullmatch(text) if isinstance(text, str) else None

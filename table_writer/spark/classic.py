@@ -276,9 +276,9 @@ class ClassicSpark:
         changes, and nothing of what other threads run meanwhile.
         """
         context: Any = self._spark.sparkContext  # whose annotation forgets that None takes a property away
-        conf = self._session.sessionState().conf()  # what is set, without defaults
+        conf = self._spark.conf
         limits = {MAX_ROWS_SETTING: str(row_count), MAX_BYTES_SETTING: str(UNWEIGHED)} if row_count else {}
-        chosen = {} if any(conf.contains(name) for name in limits) else limits
+        chosen = {} if any(conf.get(name, None) is not None for name in limits) else limits
         if chosen and is_loaded(self._spark):
             chosen = {**chosen, BATCH_ROWS_SETTING: str(row_count)} if has_no_more_rows(self._spark, row_count) else {}
         before = {name: context.getLocalProperty(name) for name in chosen}

@@ -573,7 +573,8 @@ def _server_lost(write_id: str) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        status = getattr(getattr(error, "_grpc_status_code", None), "name", "")
+        asked = getattr(error, "getGrpcStatusCode", None)  # the client's own errors have none
+        status = getattr(asked() if asked else None, "name", "")
         if status not in UNREACHABLE and not str(error.getCondition()).startswith(NOT_KNOWN):
             raise
         raise StorageError(

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import AtomicType, DataType
 
 from table_writer.errors import InvalidInputError
+from table_writer.model.table import unquoted
 from table_writer.spark.files import with_fields
 from table_writer.spark.other_statements import REPLACING, first_word, kind_of, other_statement
 from table_writer.spark.reads import items, last_run_here
@@ -176,18 +177,20 @@ class StatementParser:
         shown = ".".join(parts)
         if set(plan.options().keySet()) - {PRIVILEGES}:
             raise refused(f"WITH (…) after {shown}", "leave the options out")
-        state = self._session.sessionState()
-        if state.catalog().isTempView(plan.multipartIdentifier()):
+        if self._session.sessionState().catalog().isTempView(plan.multipartIdentifier()):
             raise refused(f"{shown}, a temporary view", "name the table itself")
-        manager = state.catalogManager()
-        catalog = str(manager.currentCatalog().name())
-        if len(parts) > 1 and manager.isCatalogRegistered(parts[0]):
+        catalog = self._spark.catalog.currentCatalog()
+        if len(parts) > 1 and self._is_catalog(parts[0]):
             catalog, parts = parts[0], parts[1:]
         if len(parts) == 1:
-            parts = (*map(str, manager.currentNamespace()), *parts)
+            parts = (unquoted(self._spark.catalog.currentDatabase()), *parts)
         if catalog != SPARK_CATALOG or len(parts) != len(("database", "table")) or any("." in part for part in parts):
             raise refused(f"{shown}, of catalog {catalog!r}", f"tables of {SPARK_CATALOG} are written here")
         return Target(table=".".join(parts), names=alias or (SPARK_CATALOG, *parts))
+
+    def _is_catalog(self, name: str) -> bool:
+        """Return whether a name is that of a catalog; it is not opened for that."""
+        return name.lower() == SPARK_CATALOG or self._spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
 
     def _action(self, actions: Any, clause: str) -> Any:
         """Return the one action of a clause, without a condition; ``None`` if there is none."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from itertools import chain, islice
 from typing import Any, Final
 from urllib.parse import unquote
@@ -19,11 +20,12 @@ from py4j.java_gateway import is_instance_of
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from table_writer.errors import ConflictError
+from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.table_read import Files, ReadOf, TableRead
 from table_writer.protocol.table.open_table import OpenTable
+from table_writer.protocol.table.past import CHANGED
 from table_writer.spark.past import PAST_FILES, PAST_ROWS
 from table_writer.spark.sql import SPARK_ERRORS, spark_sentence, version_named
 from table_writer.storage.object_store import many
@@ -34,7 +36,18 @@ SPLIT: Final = re.compile(r"(.*):(\d+)\+(\d+)", re.DOTALL)  # Hadoop's FileSplit
 RANGE: Final = re.compile(r"path: (.*?), range: (\d+)-(\d+), partition values: ", re.DOTALL)  # Spark's PartitionedFile
 MOST_RDDS: Final = 1_000  # of one lineage that are looked at
 FILE_RDDS: Final = ("FileScanRDD", "DataSourceRDD")
+COMET: Final = "org.apache.spark.sql.comet."  # where its RDDs are
+COMET_SCAN: Final = "CometScan "  # how it names, in the parts of an RDD, what it reads from files itself
 ICEBERG: Final = "org.apache.iceberg.spark."  # the package of its own connector, on which nothing here depends
+OF_COMET: Final = {  # its leaves, and which of their methods gives the scan that a job lists by, and keeps
+    "CometNativeScanExec": "scan",
+    "CometIcebergNativeScanExec": "originalPlan",
+    "CometCsvNativeScanExec": "originalPlan",
+    "CometInMemoryTableScanExec": "originalPlan",
+}
+SCANS: Final = {"FileSourceScanExec", "RowDataSourceScanExec", "BatchScanExec", "HiveTableScanExec"}
+HARMLESS: Final = re.compile("LocalTableScan|Range|RDDScan|OneRow|Empty|CommandResult")  # leaves that read no files
+LIKE_SPARKS: Final = {"CometScanExec": "FileSourceScanExec", "CometBatchScanExec": "BatchScanExec"}  # the same methods
 PROBED: Final = 10  # partitions of an RDD by which it is known whether it reads the table
 logger = logging.getLogger(__name__)
 
@@ -78,12 +91,32 @@ class QueryReads:
             yield from self._reads_of_plan(run.executedPlan())
 
     def table_reads(self, rows: DataFrame) -> Iterator[TableRead]:
-        """Yield what the physical plan reads of the table; the job that follows lists again, and finds no less."""
-        return self._reads_of_plan(_execution(rows).executedPlan())
+        """Yield what the physical plan reads of the table; the job that follows lists again, and finds no less.
+
+        Where an engine that is not known here reads it in Spark's place, it is taken for read as a whole, as it is now;
+        ``InvalidInputError`` if it is read by anything else than its name, or its rows are cached: they may be older.
+        """
+        with self._older_rows_kept():
+            plan = _execution(rows).executedPlan()  # in which an engine may list already
+        found = list(self._reads_of_plan(plan))
+        unknown = sorted({kind_of_scan(leaf) for leaf, _ in _scans(plan)} - SCANS) if not found else []
+        if unknown and not all(HARMLESS.search(kind) for kind in unknown):
+            seen = [leaf for leaf in leaves_of(_execution(rows).optimizedPlan()) if self._is_read(leaf)]
+            if _uses_cached_rows(rows) or any(not self._is_named(leaf) for leaf in seen):
+                name = self._opened.table.name
+                raise InvalidInputError(
+                    f"the rows are computed from files of {name} by scans that this library does not know"
+                    f" ({', '.join(unknown)}), so it cannot tell which: read {name} by its name, without a cache, or"
+                    " let Spark itself run this query",
+                    table=str(name),
+                )
+            if seen:
+                found.append(TableRead(of=ReadOf.TABLE, files=_all_files(self._opened), covers=self._cover_of(None)))
+        return iter(found)
 
     def _reads_of_plan(self, plan: Any) -> Iterator[TableRead]:
         for scan, cached in _scans(plan):
-            kind = str(scan.getClass().getSimpleName())
+            kind = kind_of_scan(scan)
             if kind == "FileSourceScanExec":
                 of = self._kind(scan)
                 if of is not None:
@@ -103,14 +136,21 @@ class QueryReads:
                 yield from self._of_rdd(cached.cachedColumnBuffers(), ReadOf.TABLE, covers)
 
     def _files_of_scan(self, scan: Any, of: ReadOf) -> Mapping[Place, Files]:
-        try:
+        with self._older_rows_kept() if of is ReadOf.VERSION else nullcontext():
             return _scanned_files(scan)
+
+    @contextmanager
+    def _older_rows_kept(self) -> Iterator[None]:
+        """Say of an older version whose files are gone that it is to be read again: its relation finds that."""
+        try:
+            yield
         except SPARK_ERRORS as error:
-            if of is not ReadOf.VERSION:
+            said = spark_sentence(error)
+            if CHANGED not in said:
                 raise
             raise ConflictError(
-                f"the rows were computed from {self._opened.table.name} as it was, and {spark_sentence(error)} Nothing"
-                " was published. Read the table again, and write again.",
+                f"the rows were computed from {self._opened.table.name} as it was, and {said} Nothing was published."
+                " Read the table again, and write again.",
                 table=str(self._opened.table.name),
             ) from error
 
@@ -212,12 +252,7 @@ class QueryReads:
             texts = [str(partition.getDataLocation().toString()) for partition in items(scan.prunedPartitions())]
         else:
             texts = [str(described.storage().locationUri().get())]
-        found = (Location.parse_any(text) for text in texts)
-        in_reach = [
-            location for location in found if location is not None and location.place[:2] == self._root.place[:2]
-        ]
-        files = many(lambda location: listed_files(self._opened.store, self._opened.layout, location), in_reach)
-        return {location.place: held for location, held in zip(in_reach, files, strict=True)}
+        return _listed(self._opened, texts)
 
     def _of_rdd(
         self, rdd: Any, of: ReadOf, covers: Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]
@@ -243,6 +278,7 @@ class QueryReads:
             found = (RANGE.match(text) for text in texts)  # its path is a URL's
         else:
             yield from self._icebergs_paths(rdd) if kind == "DataSourceRDD" else ()
+            yield from _comets_paths(self._java, rdd) if _is_of(rdd, COMET) else ()
             return
         for match in found:
             if match is not None and kind == "HadoopRDD":
@@ -302,7 +338,7 @@ class QueryReads:
                 described,
                 utils.toSeq(partitions),
                 utils.toSeq(known),
-                self._session.sessionState().conf().sessionLocalTimeZone(),
+                self._spark.conf.get("spark.sql.session.timeZone"),
             )
             return frozenset(tuple(str(partition.spec().apply(name)) for name in names) for partition in items(left))
 
@@ -380,6 +416,27 @@ def _refresh(leaf: Any) -> None:
             logger.warning("the files of a query could not be listed anew: %s", error)
 
 
+def _all_files(opened: OpenTable) -> dict[Place, Files]:
+    """List all that readers of a table find now."""
+    table = opened.table
+    partitions = opened.metastore.get_all_partitions(table) if table.partition_columns else {}
+    return _listed(opened, [one.location for one in partitions.values()] or [table.location])
+
+
+def _listed(opened: OpenTable, texts: Iterable[str]) -> dict[Place, Files]:
+    found = (Location.parse_any(text) for text in texts)
+    bucket = opened.layout.root.place[:2]
+    in_reach = [location for location in found if location is not None and location.place[:2] == bucket]
+    files = many(lambda location: listed_files(opened.store, opened.layout, location), in_reach)
+    return {location.place: held for location, held in zip(in_reach, files, strict=True)}
+
+
+def kind_of_scan(scan: Any) -> str:
+    """Name a leaf of a physical plan, one of another engine as that of Spark which has the same methods."""
+    kind = str(scan.getClass().getSimpleName())
+    return LIKE_SPARKS.get(kind, kind)
+
+
 def _scans(plan: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the leaves of a physical plan, those of cached frames with what makes the RDD of their rows.
 
@@ -400,6 +457,8 @@ def _leaves_run(waiting: list[tuple[Any, Any]], began: list[tuple[Any, Any]]) ->
     inside = {"AdaptiveSparkPlanExec": "executedPlan", "ReusedExchangeExec": "child", "ReusedSubqueryExec": "child"}
     while waiting:
         node, cached = waiting.pop()
+        instead = OF_COMET.get(str(node.getClass().getSimpleName()))
+        node = getattr(node, instead)() if instead else node
         kind = str(node.getClass().getSimpleName())
         if kind == "InMemoryTableScanExec":
             builder = node.relation().cacheBuilder()
@@ -445,9 +504,24 @@ def _input_partitions(rdd: Any) -> Iterator[Any]:
         yield from items(getattr(partition, name)().toList())  # a sequence; since Spark 4.3 an option
 
 
+def _is_of(thing: Any, package: str) -> bool:
+    return str(thing.getClass().getName()).startswith(package)
+
+
 def _is_icebergs(source: Any) -> bool:
     """Return whether a table, a scan or a part of one is Iceberg's own."""
-    return str(source.getClass().getName()).startswith(ICEBERG)
+    return _is_of(source, ICEBERG)
+
+
+def _comets_paths(java: Any, rdd: Any) -> Iterator[tuple[str, int]]:
+    """Yield what a native query of Comet reads: the parts of files, by their paths; nothing of its other RDDs."""
+    message = getattr(java.org.apache.comet.serde, "OperatorOuterClass$NativeScan")
+    for partition in rdd.partitions():
+        if str(partition.getClass().getSimpleName()) == "CometExecPartition":
+            described = partition.planDataByKey()
+            for key in filter(lambda key: str(key).startswith(COMET_SCAN), items(described.keys().toSeq())):
+                for file in message.parseFrom(described.apply(key)).getFilePartition().getPartitionedFileList():
+                    yield unquote(str(file.getFilePath())), int(file.getLength())
 
 
 def _icebergs_tasks(part: Any) -> Iterator[Any]:

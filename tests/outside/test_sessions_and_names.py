@@ -118,6 +118,23 @@ def test_a_session_that_uses_another_catalog_writes_and_reads_its_tables(
         writer.append(spark.sql("SELECT 2 AS id"), "made")
 
 
+def test_a_statement_means_the_table_that_the_session_would_find(
+    spark: SparkSession, make_table: Callable[..., str], other_catalog: str
+) -> None:
+    writer = TableWriter(spark)
+    table = make_table("CREATE TABLE spark_catalog.{name} (id INT) USING parquet")
+    database, _, name = table.partition(".")
+    writer.overwrite_table(spark.sql("SELECT explode(array(1, 2, 3)) AS id"), table)
+    for elsewhere in (table, name, f"{other_catalog}.{table}"):
+        with pytest.raises(InvalidInputError, match="of catalog 'other'"):
+            writer.sql(f"DELETE FROM {elsewhere} WHERE id = 1")
+    writer.sql(f"DELETE FROM spark_catalog.{table} WHERE id = 1")
+    spark.sql(f"USE spark_catalog.{database}")
+    for number, named in ((2, name), (3, f"`{database}`.{name}")):
+        writer.sql(f"DELETE FROM {named} WHERE id = {number}")
+    assert of_catalog(spark, table) == set()
+
+
 @pytest.mark.slow
 @pytest.mark.connect
 def test_a_view_of_the_same_name_and_another_database_change_nothing(

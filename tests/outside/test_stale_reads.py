@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 
 from table_writer import ConflictError, InvalidInputError, Maintenance, TableWriter
+from table_writer.spark import reads
 from table_writer.testing import Lakehouse
 
 SCHEMA: Final = "id INT, v STRING, dt STRING"
@@ -370,3 +371,21 @@ def test_a_partition_beside_those_that_were_read_of_an_older_version_may_be_anyo
         desk.put(whole.where("dt < 'd2'").unionByName(whole.where("dt = 'd3'")).unionByName(new), name)
     desk.put(part.unionByName(new), name)
     assert desk.ids(name) == [1, 2, 7, 9]
+
+
+def test_what_an_engine_reads_that_nobody_here_knows_is_read_by_its_name_or_not_at_all(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = desk.table()
+    kept = cached(desk.spark.table(name).where("id < 50"))
+    monkeypatch.setattr(reads, "kind_of_scan", lambda _: "ScanOfAnotherEngine")
+    desk.put(of_d1(desk.spark.table(name)), name)
+    with desk.writer.stage(of_d1(desk.spark.table(name)), name) as staged:
+        desk.spark.sql(f"INSERT INTO {name} VALUES ({OTHERS}, '', 'd1')")  # as another tool does
+        with pytest.raises(ConflictError, match="Read the table again"):
+            staged.publish()
+    by_path = desk.spark.read.parquet(desk.path(name)).selectExpr("id", "v", "'d1' AS dt")
+    for rows in (by_path, kept):
+        with pytest.raises(InvalidInputError, match=r"scans that .* not know \(ScanOfAnotherEngine\).*by its name"):
+            desk.put(rows, name)
+    assert desk.ids(name) == [1, 2, OTHERS, 9]

@@ -64,8 +64,8 @@ ENTRIES = (
     "table_writer.storage.parquet_rows",
     "table_writer.version",
     "table_writer.model.partition_value",
-    *(f"{kind.package}.{module}" for kind in KINDS for module in ("settings", "store")),
-)  # tasks unpack these names, and open the store of their settings
+)  # tasks unpack these names
+OF_STORES = tuple(f"{kind.package}.{module}" for kind in KINDS for module in ("settings", "store"))  # opened by package
 LIBRARIES_OF_WORKERS = (
     *("pyspark", "py4j", "pyarrow", "botocore"),
     *("jmespath", "dateutil", "six", "urllib3"),  # of botocore
@@ -222,7 +222,7 @@ def modules_loaded(package: Path, code: str, *places: str) -> dict[str, str]:
 
 def test_executors_are_sent_what_tasks_import_and_nothing_else() -> None:
     package = package_of_tasks()
-    assert files_in(package) == set(FILES_OF_TASKS) == files_behind(*ENTRIES)
+    assert files_in(package) == set(FILES_OF_TASKS) == files_behind(*ENTRIES, *OF_STORES)
     assert package.stat().st_size < MOST_BYTES_OF_TASKS
 
 
@@ -266,7 +266,8 @@ def test_tasks_run_with_what_executors_are_sent_and_pyarrow_and_botocore(tmp_pat
         (tmp_path / place.name).symlink_to(place)
     package = package_of_tasks()
     of_a_store = ("table_writer.storage.s3.store", "table_writer.storage.s3.rules")  # as one is opened
-    code = f"import {', '.join((*ENTRIES, *of_a_store))}"
+    settings = (name for name in OF_STORES if name.endswith(".settings"))
+    code = f"import {', '.join((*ENTRIES, *settings, *of_a_store))}"
     loaded = modules_loaded(package, code, str(tmp_path))
     found = {path.partition("table_writer_package.zip/table_writer/")[2] for path in loaded.values()}
     other = [kind.package.replace(".", "/").removeprefix("table_writer/") for kind in KINDS if kind.name != "S3"]
