@@ -254,3 +254,32 @@ def test_no_file_but_a_store_s_own_asks_for_a_scheme() -> None:
             asking.add(path.relative_to(PACKAGE).as_posix())
     addresses = {"metastore/hive_objects.py", "metastore/settings.py", "storage/azure/hadoop.py"}  # parts of a URL
     assert asking - addresses == {"storage/s3/hadoop.py"}
+
+
+PRIVATE: Final = frozenset(
+    {
+        *("_jdf", "_jsparkSession", "_jvm", "_gateway", "_jsc", "_jc", "_collect_as_arrow", "_explain_string"),
+        *("sessionState", "sharedState", "queryExecution", "is_instance_of", "makeCopy"),
+    }
+)
+"""How the insides of PySpark, and the sessions of its Java side, are asked for."""
+
+
+def test_what_is_asked_of_spark_in_private_is_listed() -> None:
+    page = (ROOT / "docs" / "design" / "spark.md").read_text()
+    listed = {
+        (module, name.rpartition(".")[2])
+        for module, names in re.findall(r"\b(\w+):`([^`]+)`", page)
+        for name in re.split(r"[,/]", names)
+    }
+    asking = set()
+    for path in (PACKAGE / "spark").glob("*.py"):
+        tree = parsed(path)
+        rooms = [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))]
+        for function in (node for room in rooms for node in room.body if isinstance(node, ast.FunctionDef)):
+            named = {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
+            named |= {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+            if named & PRIVATE:
+                asking.add((path.stem, function.name))
+    assert len(asking) > 30
+    assert sorted(asking - listed) == []

@@ -15,11 +15,10 @@ from uuid import uuid4
 
 from py4j.java_gateway import get_method
 from py4j.protocol import Py4JError
-from pyspark import SparkContext, SparkJobInfo, SparkStageInfo
+from pyspark import InheritableThread, SparkContext, SparkJobInfo, SparkStageInfo
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StructType
-from pyspark.util import InheritableThread
 
 from table_writer.config import SessionSettings
 from table_writer.errors import InvalidInputError
