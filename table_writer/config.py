@@ -18,13 +18,13 @@ from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import Location, without_login
 from table_writer.model.message import FILE_NAME_PREFIX, is_file_name_prefix
 from table_writer.model.new_table import NewTable
-from table_writer.model.upload_spec import MAX_PART_BYTES, MIB, MIN_PART_BYTES
+from table_writer.model.units import DAY_SECONDS, MIB
+from table_writer.model.upload_spec import MAX_PART_BYTES, MIN_PART_BYTES
 from table_writer.model.write_mode import WriteMode
 from table_writer.progress import PROGRESS_CHOICES, ProgressListener
 from table_writer.storage.kinds import BY_SCHEME, known_kind
 from table_writer.storage.s3.settings import S3Overrides
 
-DAY_SECONDS: Final = 86_400
 MOST_EXAMPLES: Final = 5  # rows that a failed check shows
 MAX_COPIED_BYTES: Final = 50 * 1024 * MIB  # of one append: some minutes of copying inside S3
 SUFFIXES: Final = (".json", ".checks-")  # of objects that are named after a write

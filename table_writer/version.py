@@ -18,7 +18,8 @@ DISTRIBUTION: Final = "hive-table-writer"
 MODULES_OF_TASKS: Final = {
     "": "__init__ checked errors version",
     "model/": (
-        "__init__ column_figures column_statistics contents location message partition_value process table upload_spec"
+        "__init__ column_figures column_statistics contents location message partition_value process table units"
+        " upload_spec"
     ),
     "storage/": "__init__ answers bucket_rules causes object_store parquet_rows remote request_settings worker",
     "jobs/": "__init__",

@@ -18,6 +18,7 @@ from table_writer.mirrors import follow as mirrors
 from table_writer.model.entry import Outcome
 from table_writer.model.partition_facts import PartitionNow
 from table_writer.model.table import PartitionValues, shown_name
+from table_writer.model.units import DAY_SECONDS
 from table_writer.protocol.log.changes import change_of
 from table_writer.protocol.log.history import History
 from table_writer.protocol.log.placements import Placement
@@ -36,7 +37,6 @@ from table_writer.reports.vacuum_reports import VacuumReport
 SHOWN_VERSIONS: Final = 60  # in the picture of generations
 SHOWN_PARTITIONS: Final = 40
 DAYS: Final = (0, 1, 3, 7, 30)  # bounds of the groups by age
-DAY_SECONDS: Final = 86_400
 States: TypeAlias = Mapping[PartitionValues, Placement | None]  # None: not in the log
 
 

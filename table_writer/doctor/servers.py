@@ -15,6 +15,7 @@ from table_writer.errors import MetastoreError, PartitionExistsError, TableWrite
 from table_writer.metastore.connection import RefusedError
 from table_writer.metastore.protocol import CAUSE, compares_and_sets
 from table_writer.metastore.settings import GLUE_BATCH, GLUE_SCHEME
+from table_writer.model.units import DAY_SECONDS
 from table_writer.protocol.log.history import History
 from table_writer.reports.health_reports import Finding
 from table_writer.storage.bucket_rules import LifecycleRule, TellsRules
@@ -39,7 +40,7 @@ WRITE_ID_TIME: Final = "%Y%m%dT%H%M%S"
 SHORT_OF: Final = 2  # a rule shorter than this many times the longest write is too close
 SECONDS_PER_PARTITION: Final = {4: 0.0006}  # of one alter; measured on 4.0.1
 SLOWEST_SECONDS_PER_PARTITION: Final = 0.0027  # measured on Hive 2.3.10
-LONGEST_TIMEOUT_SECONDS: Final = 86_400  # of a publish, by TableWriterConfig
+LONGEST_TIMEOUT_SECONDS: Final = DAY_SECONDS  # of a publish, by TableWriterConfig
 ODD_VALUE: Final = "ünïcödé 日本 😀"
 ALIKE: Final = {"trailing spaces": ("a", "a "), "case": ("a", "A")}
 TEXTS: Final = ("string", "varchar", "char")

@@ -13,16 +13,16 @@ from table_writer.errors import counted
 from table_writer.jobs.plan.file_options import LEVEL_KEYS, codec_of, is_arrows
 from table_writer.jobs.plan.parquet_settings import FileSettings
 from table_writer.metastore.settings import unusable_client
+from table_writer.model.units import BINARY, DAY_SECONDS, MIB
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.reports.health_reports import Finding
 from table_writer.storage.kinds import kind_of
 from table_writer.storage.s3.hadoop import bucket_values
 from table_writer.storage.store_kind import Tuning
 
-MIB: Final = 1024 * 1024
 ZSTD_LEVEL: Final = LEVEL_KEYS["zstd"]
 WRITTEN_ALL_DAY: Final = 24  # versions
-UNITS: Final = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
+UNITS: Final = {**BINARY, "b": 1}
 WORKER_MIB: Final = 200  # the interpreter, Arrow and boto3: docs/how-to/run-on-a-cluster.md
 ADDRESSES_MIB: Final = 2_560  # of a worker: Arrow's allocator reserves more than it uses, as the same page says
 PYTHON_LIMIT: Final = "spark.executor.pyspark.memory"  # of addresses (RLIMIT_AS), divided among the workers
@@ -50,8 +50,8 @@ SAYING_JARS: Final = (
 
 OF_THE_JAR: Final = ("spark-hadoop-cloud", "PathOutputCommitProtocol")
 S3A_COMMITTERS: Final = frozenset({"magic", "directory", "partitioned"})
-WEEK_SECONDS: Final = 7 * 86_400
-PURGE_AGE_SECONDS: Final = 86_400.0  # Hadoop's default
+WEEK_SECONDS: Final = 7 * DAY_SECONDS
+PURGE_AGE_SECONDS: Final = float(DAY_SECONDS)  # Hadoop's default
 
 
 def setting(subject: Subject, name: str) -> str:

@@ -22,6 +22,7 @@ from table_writer.model.defaults import SAFE_AGE
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, Partition, PartitionValues, are_small_files
 from table_writer.model.table_kind import parameter, why_not_written
+from table_writer.model.units import DAY_SECONDS
 from table_writer.protocol.log.history import History
 from table_writer.protocol.log.known_log import overwritten_versions, refuse_unknown_publishes, unknown_publishes
 from table_writer.protocol.log.listing import CHECKPOINT_EVERY_VERSIONS, Listing
@@ -40,7 +41,7 @@ from table_writer.reports.layout import size
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.storage.table_files import is_named_by_us, objects_of_each
 
-LATE_SECONDS: Final = 2 * 86_400.0  # a daily vacuum has run by then
+LATE_SECONDS: Final = 2.0 * DAY_SECONDS  # a daily vacuum has run by then
 MANY_ENTRIES: Final = 5_000  # every maintenance call reads all of them, with two requests each
 LISTED_PARTITIONS: Final = 1_000
 

@@ -21,6 +21,7 @@ from table_writer.mirrors.mirror import Held, Mirror, MirrorChange, NotOursError
 from table_writer.model.check_result import stored_line
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
+from table_writer.model.units import HOUR_SECONDS
 from table_writer.model.write import WrittenFiles
 from table_writer.protocol.log.marks import MirrorMarks
 from table_writer.protocol.table.open_table import OpenTable
@@ -28,7 +29,9 @@ from table_writer.protocol.table.open_table import OpenTable
 logger = logging.getLogger(__name__)
 MOST_REMEMBERED: Final = 200_000  # files, some 200 MB: of a larger mirror each publish reads what it holds
 SECONDS_BETWEEN_LOOKS: Final = 60.0  # at a mirror that a process remembers: somebody may have dropped it
-MAKING_SECONDS: Final = 3600.0  # so long a mirror that its mark names may be missing: all files are listed first
+MAKING_SECONDS: Final = float(
+    HOUR_SECONDS
+)  # so long a mirror that its mark names may be missing: all files are listed first
 ATTEMPTS: Final = 10  # while other processes write to the same mirror
 KINDS: Final[Mapping[str, Callable[[OpenTable], Mirror]]] = {"delta": DeltaMirror, "iceberg": iceberg_mirror}
 

@@ -26,13 +26,14 @@ from table_writer.model.hive_columns import hive_columns
 from table_writer.model.location import Location
 from table_writer.model.meaning import OF_OPERATION, Meaning, Operation
 from table_writer.model.table import PartitionValues
+from table_writer.model.units import DAY_SECONDS
 from table_writer.model.words import NO_WORDS, Words
 from table_writer.model.write_mode import WriteMode
 
 ENTRY_FORMAT: Final = 1
 WRITE_ID: Final = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z._-]{0,79}")
 MAX_NUMBER: Final = 2**63 - 1  # of a bigint; JSON itself knows no limit
-MAX_TIMEOUT_SECONDS: Final = 86_400  # what the config allows; others wait for a claim that long
+MAX_TIMEOUT_SECONDS: Final = DAY_SECONDS  # what the config allows; others wait for a claim that long
 
 
 _CHANGED: Final = frozenset(

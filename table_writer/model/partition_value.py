@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import NULL_PARTITION, PartitionValues
+from table_writer.model.units import DAY_SECONDS, HOUR_SECONDS
 
 BLANKS: Final = "".join(map(chr, range(0x21)))  # the characters that Java's String.trim removes
 CONTROLS: Final = BLANKS + "\x7f"  # the characters that Spark's UTF8String.trimAll removes
@@ -50,10 +51,9 @@ TIME_OF_TODAY: Final = re.compile(rf"(?:T|(?=[0-9]+:)){CLOCK}", re.DOTALL)
 EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 DAYS_OF_400_YEARS: Final = 146_097  # after so many the calendar repeats itself
 FIRST_MOMENT: Final = datetime(1, 1, 1)  # noqa: DTZ001  # on the wall of any zone
-DAY: Final = 86_400
 MICROS: Final = 1_000_000
 OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(?:([0-9])|([0-9]{2})(?:(:?)([0-9]{2})(?:\4([0-9]{2}))?)?)")
-LARGEST_OFFSET: Final = 18 * 3600
+LARGEST_OFFSET: Final = 18 * HOUR_SECONDS
 SHORT_ZONES: Final = {
     "ACT": "Australia/Darwin",
     "AET": "Australia/Sydney",
@@ -335,7 +335,7 @@ def _local(text: str) -> tuple[int, str] | None:
     ordinal, clock = _ordinal(year, month, day), _clock(*time_texts)
     if ordinal is None or clock is None:
         return None
-    micros = (ordinal - 1) * DAY * MICROS + clock[0]
+    micros = (ordinal - 1) * DAY_SECONDS * MICROS + clock[0]
     return micros, clock[1]
 
 
@@ -351,12 +351,12 @@ def _clock(
 
 
 def _is_long(micros: int) -> bool:
-    since_1970 = micros - (EPOCH_ORDINAL - 1) * DAY * MICROS
+    since_1970 = micros - (EPOCH_ORDINAL - 1) * DAY_SECONDS * MICROS
     return -LONG_MAX - 1 <= since_1970 <= LONG_MAX
 
 
 def _moment_text(micros: int) -> str:
-    days, rest = divmod(micros, DAY * MICROS)
+    days, rest = divmod(micros, DAY_SECONDS * MICROS)
     moment = FIRST_MOMENT + timedelta(microseconds=rest)
     fraction = f".{moment.microsecond:06d}".rstrip("0").rstrip(".")
     return f"{_date_text(days + 1)} {moment:%H:%M:%S}{fraction}"
@@ -364,10 +364,10 @@ def _moment_text(micros: int) -> str:
 
 def _offset(zone: tzinfo, micros: int, *, is_local: bool) -> int:
     """Return how many microseconds a zone is ahead of UTC at a moment, of any year; the first time if there are two."""
-    days = micros // (DAY * MICROS)
+    days = micros // (DAY_SECONDS * MICROS)
     first_day, last_day = 2, 20 * DAYS_OF_400_YEARS  # no zone had rules before; those of later years repeat themselves
     within = first_day if days < first_day else min(days, last_day + days % DAYS_OF_400_YEARS)
-    moment = FIRST_MOMENT + timedelta(days=within, microseconds=micros % (DAY * MICROS))
+    moment = FIRST_MOMENT + timedelta(days=within, microseconds=micros % (DAY_SECONDS * MICROS))
     offset = zone.utcoffset(moment) if is_local else moment.replace(tzinfo=UTC).astimezone(zone).utcoffset()
     return 0 if offset is None else offset // timedelta(microseconds=1)
 

@@ -23,6 +23,7 @@ from table_writer.model.entry import MAX_NUMBER, WRITE_ID, require_understood
 from table_writer.model.location import Location, Place
 from table_writer.model.table import COLUMNS_PARAMETER, ROOT_PARAMETER, Column, PartitionValues, Table
 from table_writer.model.table_read import FileFacts, ReadOf, ReadVersion, TableRead
+from table_writer.model.units import DAY_SECONDS
 from table_writer.model.words import NO_WORDS, Words
 from table_writer.model.write import (
     FileKeys,
@@ -37,7 +38,7 @@ from table_writer.model.write import (
 from table_writer.model.write_mode import WriteMode
 
 STAGED_FORMAT: Final = 1
-LONGEST_EXPIRY_SECONDS: Final = 365 * 86_400.0
+LONGEST_EXPIRY_SECONDS: Final = 365.0 * DAY_SECONDS
 OTHER_NAMES: Final = {"checkpoint": "hint", "key": "idempotency_key"}
 NOT_STORED: Final = frozenset({"write_id", "layout", "named_by_caller", "compacted"})
 """Fields that follow from the place of the record, and those that no staged write has."""

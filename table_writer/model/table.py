@@ -11,6 +11,7 @@ from typing import Final
 from table_writer.checked import nearest
 from table_writer.errors import InvalidInputError
 from table_writer.model.contents import Contents
+from table_writer.model.units import MIB
 
 ROOT_PARAMETER: Final = "table_writer.root"
 """Table parameter that keeps the root of an unpartitioned table, whose location moves with each write."""
@@ -56,7 +57,7 @@ WHOLE_TABLE: Final = "(whole table)"
 """The name that reports show for the one partition of an unpartitioned table, which has none."""
 
 MANY_FILES: Final = 50
-SMALL_FILE_BYTES: Final = 8 * 1024 * 1024  # below it, opening files costs readers more than reading them
+SMALL_FILE_BYTES: Final = 8 * MIB  # below it, opening files costs readers more than reading them
 
 SPARK_CATALOG: Final = "spark_catalog"
 """How Spark calls the catalog of the session's metastore, whatever implements it."""

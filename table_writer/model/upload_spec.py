@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from table_writer.errors import InvalidInputError
 from table_writer.model.message import FILE_NAME_PREFIX, is_file_name_prefix
 from table_writer.model.table import PartitionValues
+from table_writer.model.units import MIB
 
-MIB: Final = 1024 * 1024
 PROTECTING: Final = ("parquet.encryption.", "parquet.crypto.")  # how settings of encryption begin
 MIN_PART_BYTES: Final = 5 * MIB  # S3: every part but the last
 MAX_PART_BYTES: Final = 5 * 1024 * MIB  # S3

@@ -15,16 +15,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
+from table_writer.model.units import MIB
 from table_writer.spark import is_connect, open_gateway
 from table_writer.spark.sql import SPARK_ERRORS
 from table_writer.spark.widths import fixed_row_bytes, is_measured_soon, row_width_at_once
 
-MOST_BYTES: Final = 32 * 1024 * 1024  # of rows in Arrow that the driver holds
+MOST_BYTES: Final = 32 * MIB  # of rows in Arrow that the driver holds
 MOST_ROWS: Final = 65_536  # two warm Python workers were as fast with 24,000 narrow rows, and faster with 95,000
 USUAL_ROW_BYTES: Final = 512  # that one row may take where nobody has written such rows
 WIDER_THAN_SEEN: Final = 4  # how many times as wide as those of an earlier write one row may be
 RESULT_LIMIT: Final = "spark.driver.maxResultSize"  # which a session may have set lower than our bound
-MOST_BYTES_OF_A_TASK: Final = 4 * 1024 * 1024  # of sources that one task reads: a shuffle of its rows takes longer
+MOST_BYTES_OF_A_TASK: Final = 4 * MIB  # of sources that one task reads: a shuffle of its rows takes longer
 _in_vain: Final[set[tuple[str, int]]] = set()
 """What this process has asked, and rows were not few: the next batch of a stream is as large."""
 

@@ -15,8 +15,9 @@ from typing import ClassVar, Final, Protocol, TypeVar
 from table_writer.errors import InvalidInputError, StorageError, counted, needs_extra
 from table_writer.model.message import UploadedPart
 from table_writer.model.process import PerProcess
+from table_writer.model.units import MIB
 
-MAX_GET_BYTES: Final = 256 * 2**20  # nothing that is read in one piece is longer
+MAX_GET_BYTES: Final = 256 * MIB  # nothing that is read in one piece is longer
 PAGE_KEYS: Final = 1_000  # S3: keys in one page of a listing, and in one batch delete
 THREADS: Final = 16  # that send small requests and wait for the store
 UNFINISHED: Final = "._COPYING_"  # what `hdfs dfs -put` has not finished yet

@@ -11,7 +11,8 @@ from table_writer.errors import InvalidInputError
 from table_writer.jobs.plan.file_options import engine_of, file_options
 from table_writer.jobs.plan.parquet_settings import FACTORY, FileSettings
 from table_writer.model.table import Column, Table, TableName
-from table_writer.model.upload_spec import MIB, ParquetOptions, PerColumn
+from table_writer.model.units import MIB
+from table_writer.model.upload_spec import ParquetOptions, PerColumn
 
 PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 KEY = "parquet.encryption.uniform.key"

@@ -24,7 +24,7 @@ from table_writer import (
     WriteResult,
 )
 from table_writer.jobs.upload.job import run_upload, upload_few
-from table_writer.model.upload_spec import MIB
+from table_writer.model.units import MIB
 from table_writer.spark import few_rows, open_gateway
 from table_writer.spark.connect import sources_explained
 from table_writer.spark.few_rows import FewRows

@@ -13,6 +13,7 @@ from pyspark.sql import types as T  # noqa: N812 - as Spark documents it
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import Table
+from table_writer.model.units import MIB
 from table_writer.model.upload_spec import BatchLimits
 from table_writer.spark.sql import analyzed_now, quoted
 from table_writer.spark.types import all_types, shown_type
@@ -24,7 +25,7 @@ SORT_ITEM: Final = re.compile(
 
 UNORDERED: Final = ("map", "variant")
 USUAL_NULLS: Final = {"asc": "first", "desc": "last"}  # Spark's
-BATCH_BYTES: Final = 64 * 1024 * 1024  # Spark's own limit of a batch, kept here by the number of rows
+BATCH_BYTES: Final = 64 * MIB  # Spark's own limit of a batch, kept here by the number of rows
 SPARK_BATCH_ROWS: Final = 10_000
 SEEN_ROWS: Final = 2_000  # where rows may become wider than those seen: no slower, and five times the room
 LEAST_ROWS: Final = 1_000  # smaller batches cost more than the weighing

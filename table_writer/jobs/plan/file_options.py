@@ -10,7 +10,8 @@ from table_writer.errors import InvalidInputError, few
 from table_writer.jobs.plan.parquet_settings import FileSettings
 from table_writer.model.table import Table, TableName
 from table_writer.model.table_kind import provider_of, refuse_others
-from table_writer.model.upload_spec import MIB, ParquetOptions
+from table_writer.model.units import MIB
+from table_writer.model.upload_spec import ParquetOptions
 
 Conf = Callable[[str, str], str]
 

@@ -12,7 +12,8 @@ from typing import Final
 
 from table_writer.errors import InvalidInputError, few
 from table_writer.model.table import Table
-from table_writer.model.upload_spec import MIB, PROTECTING, PerColumn
+from table_writer.model.units import MIB
+from table_writer.model.upload_spec import PROTECTING, PerColumn
 
 FACTORY: Final = "parquet.crypto.factory.class"
 KEYS: Final = ("footer.key", "column.keys", "uniform.key")

@@ -28,6 +28,7 @@ from table_writer.model.new_table import SchemaMode
 from table_writer.model.partition_value import Spellings, has_spellings
 from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, TableName, partition_name
 from table_writer.model.table_kind import parameter
+from table_writer.model.units import MIB
 from table_writer.model.upload_spec import BatchLimits, UploadSpec
 from table_writer.model.write import (
     Scope,
@@ -61,7 +62,6 @@ from table_writer.spark.widths import fixed_row_bytes
 from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.table_files import existing_values
 
-MIB = 1024 * 1024
 LARGEST_PART_BYTES = 16 * MIB  # more memory per task for no speed that could be measured
 NUMBER: Final = "__table_writer_number"
 ALL_OF_IT: Final = "To replace all partitions call overwrite_table; to compact all, leave where out"

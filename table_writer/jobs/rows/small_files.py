@@ -19,6 +19,7 @@ from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 
 from table_writer.jobs.plan.planner import typed_partition_value
 from table_writer.jobs.plan.types import partition_schema, table_schema
+from table_writer.model.units import MIB
 from table_writer.protocol.table.open_table import OpenTable
 from table_writer.spark import open_gateway
 from table_writer.spark.executors import as_sent
@@ -27,7 +28,6 @@ from table_writer.spark.types import exact_type
 from table_writer.storage.footers import Footer
 from table_writer.storage.parquet_rows import FilesOfTask, row_reader
 
-MIB: Final = 1 << 20
 LARGEST_BYTES: Final = 4 * MIB  # of a file: of larger ones Spark's requests are the smaller part
 SHARE_BYTES: Final = 16 * MIB  # of the files of one task, at the most
 LEAST_SHARES: Final = 8

@@ -20,15 +20,15 @@ from table_writer.jobs.upload.arrays import whole_numbers
 from table_writer.jobs.upload.figures import FigureCount, Look
 from table_writer.model.column_figures import as_text
 from table_writer.model.column_statistics import LONGEST_TEXT_BYTES, Bound, ColumnStatistics, MergedStatistics
+from table_writer.model.units import MIB
 from table_writer.model.upload_spec import ParquetOptions
 
 ARROW_CODECS: Final = {"uncompressed": "none", "lz4raw": "lz4", "lz4_raw": "lz4"}
 SPARK_ZSTD_LEVEL: Final = 3  # parquet.compression.codec.zstd.level
-MIB: Final = 1024 * 1024
 LARGEST_PAGE_BYTES: Final = 16 * MIB
 BATCH_VALUES: Final = 1024  # Arrow's own: values between two looks
 SAMPLE_ROWS: Final = 2048
-SAMPLE_BYTES: Final = 4 * 1024 * 1024  # of rows so wide that fewer of them are looked at
+SAMPLE_BYTES: Final = 4 * MIB  # of rows so wide that fewer of them are looked at
 SCATTER: Final = 2_654_435_761  # Knuth's, of multiplicative hashing
 WORTHWHILE: Final = 0.7  # dictionary and indices must take less than this share of the plain values
 FIELD_ID, ARROW_FIELD_ID = "parquet.field.id", "PARQUET:field_id"  # Spark's and Arrow's name in a column's metadata

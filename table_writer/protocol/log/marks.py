@@ -14,10 +14,11 @@ from itertools import takewhile
 from typing import Final
 
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry
+from table_writer.model.units import DAY_SECONDS
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
-LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
+LATE_CALL_SECONDS: Final = DAY_SECONDS  # no metastore applies a call a day after it was sent
 MIRROR: Final = re.compile(r"([a-z]+)([0-9]{20})")
 CLOSING: Final = re.compile(r"([a-z]+)([0-9]{20})([0-9a-f]+)")
 MARK: Final = re.compile(

@@ -29,6 +29,7 @@ from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import Location
 from table_writer.model.process import this_process
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, StagedRecord
+from table_writer.model.units import HOUR_SECONDS
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.protocol.log.stored import Allowance, TooMuchError, packed
 from table_writer.storage.object_store import ObjectStore, StoredObject
@@ -37,7 +38,9 @@ logger = logging.getLogger(__name__)
 MISSED_HEARTBEATS: Final = 5  # after so many in a row a writer counts as dead, if it is old enough
 PID: Final = re.compile("[0-9]{1,10}")  # Linux: at most 4,194,304
 CHECK: Final = re.compile(r"(?P<write_id>.+)\.checks-[0-9]{8}T[0-9]{12}-[0-9a-f]{16}")
-LONGEST_HEARTBEAT_SECONDS: Final = 3600.0  # the most that a registration may claim; an unreadable one gets it
+LONGEST_HEARTBEAT_SECONDS: Final = float(
+    HOUR_SECONDS
+)  # the most that a registration may claim; an unreadable one gets it
 
 
 def writer_identity(application_id: str) -> dict[str, str]:

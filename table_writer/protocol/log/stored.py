@@ -13,12 +13,12 @@ from threading import Lock
 from typing import Any, Final, TypeVar
 
 from table_writer.model.process import PerProcess
+from table_writer.model.units import MIB
 
 READABLE_BYTES: Final = 64 * 1024
 """Some 130 partitions, or 260 files of other tools. A longer text is not read by eye, and sending it begins to take
 longer than a request does; partitions compressed are a tenth of it or less."""
 
-MIB: Final = 1024 * 1024
 MAX_BYTES: Final = 256 * MIB  # some 500,000 partitions; anything larger was not written by this library
 MAX_OUTCOME_BYTES: Final = 32 * MIB  # all of that many partitions, taken away by another tool
 MAX_RATIO: Final = 200  # entries come to 10 to 90, a text of nothing but zeros to 1,000; see `packed`

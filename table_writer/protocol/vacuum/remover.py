@@ -15,6 +15,7 @@ from table_writer.model.location import Location, Place
 from table_writer.model.meaning import Operation
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues
+from table_writer.model.units import HOUR_SECONDS
 from table_writer.model.write import TableLayout
 from table_writer.protocol.log.deadline import Deadline
 from table_writer.protocol.log.history import History
@@ -50,7 +51,7 @@ logger = logging.getLogger(__name__)
 LOCATIONS_AT_ONCE: Final = 64
 READ_AT_MOST: Final = 16  # partitions, for each location deleted: a look at the metastore reads all that the table has
 LOOK_SECONDS: Final = 60.0  # a look counts as "just before" for so long, however many locations it could serve
-CLAIM_SECONDS: Final = 3600.0  # nobody waits for a vacuum
+CLAIM_SECONDS: Final = float(HOUR_SECONDS)  # nobody waits for a vacuum
 CHUNK_SECONDS: Final = 600.0  # the time to list and delete one chunk
 SPARED: Final = "readers were pointed there a moment ago"
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from table_writer.errors import counted
 from table_writer.model.meaning import OF_OPERATION
+from table_writer.model.units import MIB
 from table_writer.reports.history_reports import LIVE, VersionSummary
 from table_writer.reports.html import html_text
 from table_writer.reports.layout import size
@@ -16,7 +17,6 @@ from table_writer.reports.page import charts
 from table_writer.reports.page.facts import TableFacts
 
 MOST_BARS: Final = 80
-MIB: Final = 1024 * 1024
 FILE_SIZES: Final = (0, MIB, 8 * MIB, 32 * MIB, 128 * MIB, 512 * MIB)
 KINDS: Final = {  # by mode, the style class of a bar
     "overwrite_partitions": "c1",

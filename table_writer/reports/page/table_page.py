@@ -16,6 +16,7 @@ from secrets import token_hex
 from typing import Final
 
 from table_writer.errors import InvalidInputError, counted
+from table_writer.model.units import DAY_SECONDS, HOUR_SECONDS
 from table_writer.reports.health_reports import IN_DOUBT, OK, Finding
 from table_writer.reports.history_reports import HISTORY_COLUMNS, known_columns
 from table_writer.reports.html import IGNORED_BY_MATH, Picture, html_text, resource, table_html
@@ -52,7 +53,7 @@ def ago(seconds: float) -> str:
     >>> ago(59), ago(3_600), ago(200_000)
     ('59 seconds', '1 hour', '2 days')
     """
-    units = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+    units = ((DAY_SECONDS, "day"), (HOUR_SECONDS, "hour"), (60, "minute"), (1, "second"))
     unit, noun = next(((unit_seconds, noun) for unit_seconds, noun in units if seconds >= unit_seconds), units[-1])
     return counted(int(seconds // unit), noun)
 

@@ -16,6 +16,7 @@ from azure.storage.blob import BlobSasPermissions, ContainerClient, ExponentialR
 from requests.adapters import HTTPAdapter
 
 from table_writer.errors import InvalidInputError
+from table_writer.model.units import MIB
 from table_writer.storage.azure.causes import without_signatures
 from table_writer.storage.azure.settings import (
     AccountKey,
@@ -30,7 +31,7 @@ from table_writer.storage.request_settings import pause_seconds
 
 SCOPE: Final = "https://storage.azure.com/.default"
 LONGEST_COPY: Final = timedelta(hours=1)  # for which a copy may read its source
-GET_BYTES: Final = 32 * 2**20  # asked for with one request
+GET_BYTES: Final = 32 * MIB  # asked for with one request
 
 
 def make_client(settings: AzureSettings, count: Callable[[str], None]) -> ContainerClient:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeAlias
 
 from table_writer.errors import InvalidInputError
-from table_writer.model.upload_spec import MIB
+from table_writer.model.units import MIB
 from table_writer.storage.object_store import StoreSettings
 from table_writer.storage.request_settings import AS_USUAL, RequestSettings
 

@@ -22,6 +22,7 @@ from google.auth.transport.requests import AuthorizedSession
 from requests.adapters import HTTPAdapter
 
 from table_writer.errors import InvalidInputError
+from table_writer.model.units import MIB
 from table_writer.storage.answers import tidy_headers, unreadable
 from table_writer.storage.gcs.causes import RefusedError
 from table_writer.storage.gcs.settings import (
@@ -39,7 +40,7 @@ SCOPE_TO_IMPERSONATE: Final = "https://www.googleapis.com/auth/cloud-platform"
 TOKEN_URL: Final = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})  # Google's list of what to send again
 KIND: Final = "X-Kind-Of-Request"  # for the counter; it is never sent
-CHUNK_BYTES: Final = 2**20
+CHUNK_BYTES: Final = MIB
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

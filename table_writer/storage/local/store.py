@@ -22,6 +22,7 @@ from typing import BinaryIO, Final
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
 from table_writer.model.process import boot_seconds
+from table_writer.model.units import MIB
 from table_writer.storage.local.settings import LocalSettings
 from table_writer.storage.object_store import (
     PAGE_KEYS,
@@ -45,8 +46,8 @@ DIRECTORY_ATTEMPTS: Final = 100
 NO_FILE: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 Fill = Callable[[BinaryIO], object]
 Install = Callable[[Path, Path], None]
-RANGE_BYTES: Final = 1024 * 1024 * 1024  # Linux copies at most 2 GiB a call
-CHUNK_BYTES: Final = 1024 * 1024
+RANGE_BYTES: Final = 1024 * MIB  # Linux copies at most 2 GiB a call
+CHUNK_BYTES: Final = MIB
 CopyRange = Callable[[int, int, int, int, int], int]
 READ_AGAIN_SECONDS: Final = 60.0
 READ_ONLY: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})

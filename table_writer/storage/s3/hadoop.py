@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location, without_login
+from table_writer.model.units import BINARY
 from table_writer.storage.request_settings import RequestSettings
 from table_writer.storage.s3.settings import (
     ACLS,
@@ -59,7 +60,6 @@ RENAMED: Final = {  # old name to new, as org.apache.hadoop.fs.s3a.S3AUtils read
     "server-side-encryption.key": "encryption.key",
 }
 SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-BINARY: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 
 
 def s3_settings(location: Location, hadoop: Mapping[str, str], overrides: S3Overrides = NO_OVERRIDES) -> S3Settings:

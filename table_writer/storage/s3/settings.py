@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import without_login
-from table_writer.model.upload_spec import MAX_PART_BYTES, MIB, MIN_PART_BYTES
+from table_writer.model.units import MIB
+from table_writer.model.upload_spec import MAX_PART_BYTES, MIN_PART_BYTES
 from table_writer.storage.object_store import StoreSettings
 from table_writer.storage.request_settings import AS_USUAL, RequestSettings
 
