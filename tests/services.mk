@@ -36,7 +36,7 @@ endif
 
 # Microsoft's emulator of Azure's Blob service, and a Node for it where there is none.
 AZURITE := 3.35.0
-ON_AZURE := tests/storage tests/maintenance/test_on_azure.py tests/mirrors/test_on_other_stores.py tests/end_to_end/test_on_other_stores.py
+ON_AZURE := tests/storage tests/maintenance/test_on_other_stores.py tests/mirrors/test_on_other_stores.py tests/end_to_end/test_on_other_stores.py
 
 azurite: .venv/.ready
 ifeq ($(shell command -v azurite-blob 2>/dev/null),)
@@ -52,7 +52,7 @@ test-azure-matrix: azurite  ## The rest of the crash matrix on Azurite
 
 # An emulator of Google's JSON API.
 FAKE_GCS_SERVER := v1.56.1
-ON_GCS := tests/storage tests/maintenance/test_on_gcs.py tests/maintenance/test_on_bad_network.py tests/mirrors/test_on_other_stores.py tests/end_to_end/test_on_other_stores.py
+ON_GCS := tests/storage tests/maintenance/test_on_other_stores.py tests/maintenance/test_on_bad_network.py tests/mirrors/test_on_other_stores.py tests/end_to_end/test_on_other_stores.py
 
 fake-gcs-server: .venv/.ready
 ifeq ($(shell command -v fake-gcs-server 2>/dev/null)$(wildcard $(VENV)/fake-gcs-server/fake-gcs-server),)

@@ -17,6 +17,7 @@ from table_writer.storage.azure.settings import (
     SasToken,
     ServicePrincipal,
 )
+from table_writer.storage.hadoop_values import HadoopValues, layer
 
 PREFIX: Final = "fs.azure."
 PUBLIC_LOGIN: Final = "https://login.microsoftonline.com"
@@ -34,28 +35,16 @@ REFUSED: Final = {  # settings under which Hadoop's own readers would not unders
 }
 
 
-class AzureValues:
-    """The ``fs.azure.*`` settings that hold for one container: most special first, as Hadoop reads them.
+def container_values(hadoop: Mapping[str, str], container: str, host: str) -> HadoopValues:
+    """Return the settings that hold for one container: most special first, as Hadoop reads them.
 
-    ``NAME.CONTAINER.HOST`` wins over ``NAME.HOST``, which wins over ``NAME``. Empty values count as unset. No value is
-    ever part of an error message: it may be a secret.
+    ``NAME.CONTAINER.HOST`` wins over ``NAME.HOST``, which wins over ``NAME``.
     """
-
-    def __init__(self, hadoop: Mapping[str, str], container: str, host: str) -> None:
-        self._hadoop = hadoop
-        self._suffixes = (f".{container}.{host}", f".{host}", "")
-
-    def text(self, name: str, default: str = "") -> str:
-        """Return a value, trimmed."""
-        names = (f"{PREFIX}{name}{suffix}" for suffix in self._suffixes)
-        return next((found for key in names if (found := (self._hadoop.get(key) or "").strip())), default)
-
-    def required_values(self, *names: str) -> list[str]:
-        """Return the values of all these; the error names the first that is missing."""
-        values = [self.text(name) for name in names]
-        if not all(values):
-            raise InvalidInputError(f"{PREFIX}{names[values.index('')]} is not set, and this login needs it")
-        return values
+    layers = (layer(hadoop, PREFIX, suffix) for suffix in ("", f".{host}", f".{container}.{host}"))
+    merged: dict[str, str] = {}
+    for values in layers:
+        merged |= {name: value for name, value in values.items() if value.strip()}
+    return HadoopValues(PREFIX, merged)
 
 
 def azure_settings(location: Location, hadoop: Mapping[str, str], *_: object) -> AzureSettings:
@@ -78,7 +67,7 @@ def azure_settings(location: Location, hadoop: Mapping[str, str], *_: object) ->
             f"a location in Azure names container and account: {location.scheme}://CONTAINER@ACCOUNT.dfs.core.windows."
             f"net/path/; that of {location.key!r} does not"
         )
-    values = AzureValues(hadoop, container, host)
+    values = container_values(hadoop, container, host)
     for name, what in REFUSED.items():
         if values.text(name):
             raise InvalidInputError(f"{PREFIX}{name} is set: this library can't write with {what}. Unset it")
@@ -91,7 +80,7 @@ def azure_settings(location: Location, hadoop: Mapping[str, str], *_: object) ->
     )
 
 
-def _account_url(scheme: str, account: str, domain: str, values: AzureValues) -> str:
+def _account_url(scheme: str, account: str, domain: str, values: HadoopValues) -> str:
     """Return the address of the Blob service; a test's ``fs.azure.abfs.endpoint`` takes the account into the path."""
     secure = scheme == "abfss" or values.text("always.use.https", "true").lower() != "false"
     protocol = "https" if secure else "http"
@@ -103,7 +92,7 @@ def _account_url(scheme: str, account: str, domain: str, values: AzureValues) ->
     return f"{protocol}://{endpoint}/{account}"
 
 
-def credential(values: AzureValues) -> AzureCredential:
+def credential(values: HadoopValues) -> AzureCredential:
     """Return the login that ``fs.azure.account.auth.type`` asks for; a shared key is Hadoop's default."""
     auth_type = values.text("account.auth.type", "SharedKey")
     if auth_type not in AUTH_TYPES:
@@ -114,7 +103,7 @@ def credential(values: AzureValues) -> AzureCredential:
     return AUTH_TYPES[auth_type](values)
 
 
-def _shared_key(values: AzureValues) -> AzureCredential:
+def _shared_key(values: HadoopValues) -> AzureCredential:
     provider = values.text("account.keyprovider")
     if provider and not provider.endswith(".SimpleKeyProvider"):
         raise InvalidInputError(
@@ -129,7 +118,7 @@ def _shared_key(values: AzureValues) -> AzureCredential:
     return AccountKey(key)
 
 
-def _sas(values: AzureValues) -> AzureCredential:
+def _sas(values: HadoopValues) -> AzureCredential:
     token, provider = values.text("sas.fixed.token"), values.text("sas.token.provider.type")
     if provider:  # Hadoop asks the class first, where both are set
         raise InvalidInputError(
@@ -141,7 +130,7 @@ def _sas(values: AzureValues) -> AzureCredential:
     return SasToken(token)
 
 
-def _oauth(values: AzureValues) -> AzureCredential:
+def _oauth(values: HadoopValues) -> AzureCredential:
     name = values.text("account.oauth.provider.type")
     short = name.removeprefix(PROVIDERS)
     if short not in OAUTH:
@@ -152,7 +141,7 @@ def _oauth(values: AzureValues) -> AzureCredential:
     return OAUTH[short](values)
 
 
-def _client_credentials(values: AzureValues) -> AzureCredential:
+def _client_credentials(values: HadoopValues) -> AzureCredential:
     names = (f"{OAUTH2}client.{name}" for name in ("endpoint", "id", "secret"))
     endpoint, client_id, secret = values.required_values(*names)
     parts = urlsplit(endpoint)
@@ -164,23 +153,23 @@ def _client_credentials(values: AzureValues) -> AzureCredential:
     return ServicePrincipal(tenant=tenant, client_id=client_id, secret=secret, authority=parts.hostname)
 
 
-def _managed_identity(values: AzureValues) -> AzureCredential:
+def _managed_identity(values: HadoopValues) -> AzureCredential:
     return ManagedIdentity(values.text(f"{OAUTH2}client.id"))
 
 
-def _workload_identity(values: AzureValues) -> AzureCredential:
+def _workload_identity(values: HadoopValues) -> AzureCredential:
     names = (f"{OAUTH2}{name}" for name in ("msi.tenant", "client.id", "token.file"))
     tenant, client_id, token_file = values.required_values(*names)
     authority = urlsplit(values.text(f"{OAUTH2}msi.authority", PUBLIC_LOGIN)).hostname or ""
     return ServicePrincipal(tenant=tenant, client_id=client_id, token_file=token_file, authority=authority)
 
 
-AUTH_TYPES: Final[Mapping[str, Callable[[AzureValues], AzureCredential]]] = {
+AUTH_TYPES: Final[Mapping[str, Callable[[HadoopValues], AzureCredential]]] = {
     "SharedKey": _shared_key,
     "SAS": _sas,
     "OAuth": _oauth,
 }
-OAUTH: Final[Mapping[str, Callable[[AzureValues], AzureCredential]]] = {
+OAUTH: Final[Mapping[str, Callable[[HadoopValues], AzureCredential]]] = {
     "ClientCredsTokenProvider": _client_credentials,
     "MsiTokenProvider": _managed_identity,
     "WorkloadIdentityTokenProvider": _workload_identity,

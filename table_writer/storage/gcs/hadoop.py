@@ -19,6 +19,7 @@ from table_writer.storage.gcs.settings import (
     ServiceAccountKey,
     UserLogin,
 )
+from table_writer.storage.hadoop_values import HadoopValues, layer
 
 PREFIX: Final = "fs.gs."
 EMULATOR_VARIABLE: Final = "STORAGE_EMULATOR_HOST"  # as Google's own clients read it
@@ -34,24 +35,6 @@ WAY_OUT: Final = (
 )
 
 
-class GcsValues:
-    """The ``fs.gs.*`` settings. Empty values count as unset; none is ever part of an error message."""
-
-    def __init__(self, hadoop: Mapping[str, str]) -> None:
-        self._hadoop = hadoop
-
-    def text(self, name: str, default: str = "") -> str:
-        """Return a value, trimmed."""
-        return (self._hadoop.get(f"{PREFIX}{name}") or "").strip() or default
-
-    def required_values(self, *names: str) -> list[str]:
-        """Return the values of all these; the error names the first that is missing."""
-        values = [self.text(name) for name in names]
-        if not all(values):
-            raise InvalidInputError(f"{PREFIX}{names[values.index('')]} is not set, and this login needs it")
-        return values
-
-
 def gcs_settings(location: Location, hadoop: Mapping[str, str], *_: object) -> GcsSettings:
     """Return how to open the bucket of a ``gs://`` location.
 
@@ -62,7 +45,7 @@ def gcs_settings(location: Location, hadoop: Mapping[str, str], *_: object) -> G
     >>> gcs_settings(Location.parse("gs://lake/orders/"), {"fs.gs.auth.type": "COMPUTE_ENGINE"}).credential
     MachineAccount()
     """
-    values = GcsValues(hadoop)
+    values = HadoopValues(PREFIX, layer(hadoop, PREFIX))
     for name, what in REFUSED.items():
         if values.text(name):
             raise InvalidInputError(f"{PREFIX}{name} is set: this library can't write with {what}. Unset it")
@@ -80,7 +63,7 @@ def gcs_settings(location: Location, hadoop: Mapping[str, str], *_: object) -> G
     )
 
 
-def credential(values: GcsValues) -> GcsCredential:
+def credential(values: HadoopValues) -> GcsCredential:
     """Return the login that ``fs.gs.auth.type`` asks for.
 
     Without it: the key that the connector's older releases took, or Google's Application Default Credentials.
@@ -96,7 +79,7 @@ def credential(values: GcsValues) -> GcsCredential:
     return AUTH_TYPES[auth_type](values)
 
 
-def _of_older_settings(values: GcsValues) -> GcsCredential:
+def _of_older_settings(values: HadoopValues) -> GcsCredential:
     provider = values.text("auth.access.token.provider.impl") or values.text("auth.access.token.provider")
     if provider:
         raise InvalidInputError(
@@ -109,7 +92,7 @@ def _of_older_settings(values: GcsValues) -> GcsCredential:
     return _service_account(values) if is_named else DefaultLogin()
 
 
-def _service_account(values: GcsValues) -> GcsCredential:
+def _service_account(values: HadoopValues) -> GcsCredential:
     if not values.text(PRIVATE_KEY):
         (path,) = values.required_values(KEY_FILE)
         return LoginFile(path)
@@ -118,18 +101,18 @@ def _service_account(values: GcsValues) -> GcsCredential:
     return ServiceAccountKey(email=email, key_id=key_id, private_key=private_key)
 
 
-def _user(values: GcsValues) -> GcsCredential:
+def _user(values: HadoopValues) -> GcsCredential:
     names = ("auth.client.id", "auth.client.secret", "auth.refresh.token")
     client_id, client_secret, refresh_token = values.required_values(*names)
     return UserLogin(client_id=client_id, client_secret=client_secret, refresh_token=refresh_token)
 
 
-def _federated(values: GcsValues) -> GcsCredential:
+def _federated(values: HadoopValues) -> GcsCredential:
     (path,) = values.required_values("auth.workload.identity.federation.credential.config.file")
     return LoginFile(path, is_federated=True)
 
 
-AUTH_TYPES: Final[Mapping[str, Callable[[GcsValues], GcsCredential]]] = {
+AUTH_TYPES: Final[Mapping[str, Callable[[HadoopValues], GcsCredential]]] = {
     "APPLICATION_DEFAULT": lambda _: DefaultLogin(),
     "COMPUTE_ENGINE": lambda _: MachineAccount(),
     "SERVICE_ACCOUNT_JSON_KEYFILE": _service_account,

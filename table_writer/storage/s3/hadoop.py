@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location, without_login
-from table_writer.model.units import BINARY
+from table_writer.storage.hadoop_values import HadoopValues, layer
 from table_writer.storage.request_settings import RequestSettings
 from table_writer.storage.s3.settings import (
     ACLS,
@@ -59,7 +59,6 @@ RENAMED: Final = {  # old name to new, as org.apache.hadoop.fs.s3a.S3AUtils read
     "server-side-encryption-algorithm": "encryption.algorithm",
     "server-side-encryption.key": "encryption.key",
 }
-SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def s3_settings(location: Location, hadoop: Mapping[str, str], overrides: S3Overrides = NO_OVERRIDES) -> S3Settings:
@@ -303,53 +302,6 @@ def _class_names(text: str) -> tuple[str, ...]:
     return tuple(name for name in (part.strip() for part in text.split(",")) if name)
 
 
-class HadoopValues:
-    """The ``fs.s3a.*`` settings that hold for one bucket, without their prefix.
-
-    Empty values count as unset. No value is ever part of an error message: it may be a secret.
-    """
-
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = {name: value.strip() for name, value in values.items() if value is not None and value.strip()}
-
-    def text(self, name: str, default: str = "") -> str:
-        """Return a value, trimmed."""
-        return self._values.get(name, default)
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        """Return a boolean; as in Hadoop, what is neither true nor false counts as the default."""
-        return {"true": True, "false": False}.get(self.text(name).lower(), default)
-
-    def _read(self, name: str, pattern: str, expected: str) -> re.Match[str] | None:
-        text = self.text(name).lower()
-        match = re.fullmatch(pattern, text)
-        if text and match is None:
-            raise InvalidInputError(f"{PREFIX}{name} is not {expected}")
-        return match
-
-    def number(self, name: str) -> int | None:
-        """Return a whole number, ``None`` when unset."""
-        match = self._read(name, r"[+-]?\d+", "a whole number")
-        return int(match[0]) if match else None
-
-    def seconds(self, name: str, *, unit: str = "ms") -> float | None:
-        """Return a duration such as ``200000``, ``5s`` or ``2m``; a bare number counts in ``unit``.
-
-        Examples
-        --------
-        >>> values = HadoopValues({"connection.timeout": "200000", "assumed.role.session.duration": "30m"})
-        >>> values.seconds("connection.timeout"), values.seconds("assumed.role.session.duration")
-        (200.0, 1800.0)
-        """
-        match = self._read(name, r"(\d+)\s*(ns|us|ms|s|m|h|d)?", "a duration; expected for example 200s")
-        return int(match[1]) * SECONDS[match[2] or unit] if match else None
-
-    def size_bytes(self, name: str) -> int | None:
-        """Return a size such as ``67108864`` or ``64M``."""
-        match = self._read(name, r"(\d+)([kmgtp]?)", "a size; expected for example 64M")
-        return int(match[1]) * BINARY[match[2]] if match else None
-
-
 def bucket_values(hadoop: Mapping[str, str], bucket: str) -> HadoopValues:
     """Return the settings that hold for one bucket: ``fs.s3a.bucket.NAME.*`` over ``fs.s3a.*``, also by old names.
 
@@ -358,11 +310,11 @@ def bucket_values(hadoop: Mapping[str, str], bucket: str) -> HadoopValues:
     >>> bucket_values({"fs.s3a.endpoint": "a", "fs.s3a.bucket.my.mart.endpoint": "b"}, "my.mart").text("endpoint")
     'b'
     """
-    return HadoopValues(_layer(hadoop, PREFIX) | _layer(hadoop, f"{PREFIX}bucket.{bucket}."))
+    return HadoopValues(PREFIX, _layer(hadoop, PREFIX) | _layer(hadoop, f"{PREFIX}bucket.{bucket}."))
 
 
 def _layer(hadoop: Mapping[str, str], prefix: str) -> dict[str, str]:
-    found = {key.removeprefix(prefix): value for key, value in hadoop.items() if key.startswith(prefix) and value}
+    found = layer(hadoop, prefix)
     for old, new in RENAMED.items():
         if old in found:
             found.setdefault(new, found[old])

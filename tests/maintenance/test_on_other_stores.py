@@ -1,4 +1,4 @@
-"""All operations, and the crash matrix, on a table whose files are on Google's store, as fake-gcs-server has it."""
+"""All operations, and the crash matrix, on a table whose files are in another store than S3, as its emulator has it."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.azurite import AzuriteServer
 from tests.fake_gcs import FakeGcsServer
 from tests.publish.world import CHANGING, Fault
 
 from .operations import OPERATIONS, Operation, require_same_as_on_s3
 from .remote_world import RemoteWorld, cells, require_whole_after, worlds_on
 
-pytestmark = pytest.mark.needs("gcs")
-WORLDS_AT_MOST = 50  # the emulator looks through all of its objects at each request
+SERVERS = {  # with the number of worlds after which it is started anew: each makes it slower
+    "azure": (AzuriteServer, 200),
+    "gcs": (FakeGcsServer, 50),
+}
 
 
-@pytest.fixture(scope="module")
-def new_world() -> Iterator[Callable[[], RemoteWorld]]:
-    with FakeGcsServer() as server:
-        yield worlds_on(server, at_most=WORLDS_AT_MOST)
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.needs(name)) for name in SERVERS])
+def new_world(request: pytest.FixtureRequest) -> Iterator[Callable[[], RemoteWorld]]:
+    start, worlds_at_most = SERVERS[request.param]
+    with start() as server:
+        yield worlds_on(server, at_most=worlds_at_most)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-def test_an_operation_does_on_gcs_what_it_does_on_s3(
-    operation: Operation, new_world: Callable[[], RemoteWorld]
-) -> None:
+def test_an_operation_does_there_what_it_does_on_s3(operation: Operation, new_world: Callable[[], RemoteWorld]) -> None:
     require_same_as_on_s3(operation, new_world())
 
 
