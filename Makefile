@@ -62,7 +62,7 @@ dist: .venv/.ready  ## sdist and wheel, checked; the wheel writes a table in an 
 	$(PYTEST) --needs=dist -m needs tests/release
 
 nightly:  ## What no push waits for: the slow matrices with histories drawn anew, every other Hive, Spark, database and store
-	$(MAKE) --no-print-directory -j2 PROFILE=anew PYTHONHASHSEED=random test-slow-on-spark test-slow-servers test-slow-doubles test-azure-matrix test-gcs-matrix test-hive-3.1.3 test-hive-4.2.0 test-databases-2.3.10 test-databases-4.0.1 test-delta test-spark41 test-comet-all test-connect-4.1.4 test-connect-4.2.1 test-stores
+	$(MAKE) --no-print-directory -j2 PROFILE=anew PYTHONHASHSEED=random test-slow-on-spark test-slow-servers test-slow-doubles test-azure-matrix test-gcs-matrix test-hive-3.1.3 test-hive-4.2.0 test-databases-2.3.10 test-databases-4.0.1 test-delta test-spark41 test-spark42 test-comet-all test-connect-4.1.4 test-connect-4.2.1 test-stores
 
 test-slow:  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-on-spark test-slow-servers test-slow-doubles
@@ -93,6 +93,7 @@ INSTALLS-venv-dbt := '.[testing,dbt]' 'dbt-core<1.12'  # 1.12 has a dependency t
 INSTALLS-venv-pipelines := '.[testing,kedro,dagster,prefect]' kedro-datasets great_expectations pandera
 INSTALLS-venv-spark3.5 := '.[testing]' 'pyspark>=3.5,<3.6'
 INSTALLS-venv-spark4.1 := '.[testing]' 'pyspark>=4.1,<4.2'
+INSTALLS-venv-spark4.2 := '.[testing]' 'pyspark>=4.2,<4.3'
 OF_ANOTHER_SPARK = '.[testing,connect]' 'pyspark==$(patsubst venv-connect-%,%,$*)'
 
 .PRECIOUS: .%/.ready

