@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from table_writer.storage.gcs.settings import GCS_UPLOADS, GcsSettings, NoLogin
 from table_writer.storage.gcs.store import GcsStore
+from table_writer.storage.request_settings import RequestSettings
 from table_writer.testing.processes import LOCALHOST
 from tests.bare_server import BareServer, Request, read_request
 from tests.bare_server import http as spelled
@@ -49,11 +50,11 @@ class GcsProxy:
         self.random: Random | None = None  # decides, where a test has no fates
         self.server = BareServer(self._converse)
 
-    def store(self, bucket: str, **more: object) -> GcsStore:
+    def store(self, bucket: str, **timeouts: float) -> GcsStore:
         """Return a store whose requests go through here."""
         url = f"http://{LOCALHOST}:{self.server.port}"
-        options = {"max_attempts": 3, "read_timeout_seconds": 10, **more}
-        settings = GcsSettings(bucket=bucket, endpoint_url=url, credential=NoLogin(), **options)  # type: ignore[arg-type]
+        requests = RequestSettings(max_attempts=3, **{"read_timeout_seconds": 10, **timeouts})
+        settings = GcsSettings(bucket=bucket, endpoint_url=url, credential=NoLogin(), requests=requests)
         return GcsStore(settings, sleep=lambda _: None)
 
     def let(self, kind: str, *fates: Fate) -> None:
