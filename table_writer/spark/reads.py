@@ -420,7 +420,7 @@ def _all_files(opened: OpenTable) -> dict[Place, Files]:
     """List all that readers of a table find now."""
     table = opened.table
     partitions = opened.metastore.get_all_partitions(table) if table.partition_columns else {}
-    return _listed(opened, [one.location for one in partitions.values()] or [table.location])
+    return _listed(opened, [partition.location for partition in partitions.values()] or [table.location])
 
 
 def _listed(opened: OpenTable, texts: Iterable[str]) -> dict[Place, Files]:

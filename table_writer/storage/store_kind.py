@@ -50,7 +50,7 @@ class StoreKind:
     package: str
     """Where it is made: ``table_writer.storage.azure``."""
     schemes: tuple[str, ...]
-    """Of its locations, the preferred one first. Several are one store only where ``model/location.py`` says so."""
+    """Of its locations. Several name one place only where ``model/location.py`` says so."""
     settings: Callable[[Location, Hadoop, S3Overrides], StoreSettings]
     """Returns how to open the store of a location; ``InvalidInputError`` names what cannot be honoured."""
     permission: Callable[[Location, str], str]
