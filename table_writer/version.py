@@ -5,6 +5,7 @@ The version is that of pyproject.toml; executors are sent it with the package.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator
 from importlib.resources import files
@@ -25,6 +26,7 @@ MODULES_OF_TASKS: Final = {
     "jobs/": "__init__",
     "jobs/upload/": "__init__ arrays figures files parquet partitioning parts task",
 }
+MODULE: Final = re.compile(r"[a-z_][a-z0-9_]*\.py")
 OF_DRIVERS: Final = frozenset({"kind.py", "hadoop.py"})  # of a store's package: tasks get its settings ready-made
 
 
@@ -34,7 +36,7 @@ def _files_of_stores() -> Iterator[str]:
     packages = (place for place in storage.iterdir() if place.is_dir()) if storage.is_dir() else ()
     for package in packages:
         names = {place.name for place in package.iterdir()} - OF_DRIVERS
-        yield from (f"storage/{package.name}/{name}" for name in names if name.endswith(".py"))
+        yield from (f"storage/{package.name}/{name}" for name in names if MODULE.fullmatch(name))
 
 
 FILES_OF_TASKS: Final = (

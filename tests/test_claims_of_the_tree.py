@@ -260,6 +260,7 @@ PRIVATE: Final = frozenset(
     {
         *("_jdf", "_jsparkSession", "_jvm", "_gateway", "_jsc", "_jc", "_collect_as_arrow", "_explain_string"),
         *("sessionState", "sharedState", "queryExecution", "is_instance_of", "makeCopy"),
+        *("planDataByKey", "originalPlan"),
     }
 )
 """How the insides of PySpark, and the sessions of its Java side, are asked for."""

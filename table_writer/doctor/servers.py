@@ -141,7 +141,7 @@ def lifecycle(subject: Subject) -> Iterable[Finding]:
         allow = kind_of(root).permission(root, "GetBucketLifecycleConfiguration")
         yield note(
             f"the rules of bucket {bucket.bucket} cannot be read, or its store knows none: they are not checked",
-            f"{allow}; or ask who owns the bucket",
+            f"{allow}, or ask who owns the bucket",
         )
     else:
         yield from lifecycle_findings(rules, root.key, longest_write(subject.history()))
@@ -234,7 +234,7 @@ def versioning(subject: Subject) -> Iterable[Finding]:
     elif state is None:
         yield note(
             f"whether bucket {rules.bucket} keeps old versions cannot be read, or its store does not know them",
-            f"{kind_of(root).permission(root, 'GetBucketVersioning')}; or ask who owns the bucket",
+            f"{kind_of(root).permission(root, 'GetBucketVersioning')}, or ask who owns the bucket",
         )
     else:
         yield note(

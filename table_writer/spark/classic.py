@@ -65,10 +65,7 @@ from table_writer.storage.kinds import KINDS, SECRETS
 
 BUILT_IN_CLIENT: Final = "2.3"  # of Hive, in every Spark from 3.0 to 4.3
 SECRETS_PATH: Final = "hadoop.security.credential.provider.path"
-PROVIDER_PATHS: Final = (  # a store's own come first, as for its connector
-    *(f"{kind.hadoop_prefix}security.credential.provider.path" for kind in KINDS if kind.hadoop_prefix),
-    SECRETS_PATH,
-)
+PROVIDER_PATHS: Final = ("fs.s3a.security.credential.provider.path", SECRETS_PATH)  # S3A's own comes first
 URIS: Final = "hive.metastore.uris"
 SIGNATURE: Final = "hive.metastore.token.signature"  # the service of the token that Hive's client takes
 OF_FETCHING: Final = {
@@ -136,6 +133,7 @@ class ClassicSpark:
         with without_logs_of(*PY4J_LOGGERS):
             hadoop = self._session.sessionState().newHadoopConf()
             values = {name: hadoop.get(name) for name in names}
+            values |= {name: value for name, value in _kept_secrets(hadoop, self._java).items() if name in values}
         return {name: value for name, value in values.items() if value}
 
     def spark_conf(self) -> dict[str, str]:
@@ -213,12 +211,14 @@ class ClassicSpark:
         run = last_run_here(self._spark)
         return None if run is None else SparkSession(self._spark.sparkContext, run.sparkSession())
 
-    def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[DataFrame, tuple[TableRead, ...]]:
+    def reads(
+        self, rows: DataFrame, opened: OpenTable, *, listed: bool, strict: bool
+    ) -> tuple[DataFrame, tuple[TableRead, ...]]:
         query = QueryReads(self._spark, opened)
         rows, is_read = query.with_listed_anew(rows)
         if listed:
-            return rows, (*query.of_rdds(rows), *(query.table_reads(rows) if is_read else ()))
-        reads = query.table_reads(rows) if is_read and query.reads_beside_the_table(rows) else ()
+            return rows, (*query.of_rdds(rows), *(query.table_reads(rows, strict=strict) if is_read else ()))
+        reads = query.table_reads(rows, strict=False) if is_read and query.reads_beside_the_table(rows) else ()
         return rows, tuple(read for read in reads if read.of is not ReadOf.TABLE)
 
     def version_read(self, rows: DataFrame, table: Table) -> int | None:
@@ -319,14 +319,24 @@ def _hadoop_settings(hadoop: Any, java: Any) -> dict[str, str]:
         for prefix in HADOOP_PREFIXES
         for name, value in _texts(hadoop.getPropsWithPrefix(prefix), java).items()
     }
+    return found | _kept_secrets(hadoop, java)
+
+
+def _kept_secrets(hadoop: Any, java: Any) -> dict[str, str]:
+    """Return the secrets of stores that are kept in a credential store (JCEKS); they win over clear text, as in Hadoop.
+
+    Azure's names hold the account's, so they are looked for among all; S3's are asked for, as S3A does.
+    """
     paths = [path for path in map(hadoop.get, PROVIDER_PATHS) if path]
-    if paths:  # secrets kept in a credential store (JCEKS)
-        keeping = java.org.apache.hadoop.conf.Configuration(hadoop)
-        keeping.set(SECRETS_PATH, ",".join(paths))
-        for provider in java.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(keeping):
-            for name in filter(SECRETS.fullmatch, provider.getAliases()):  # Azure's hold the account's name
-                found[name] = "".join(keeping.getPassword(name))
-    return found
+    if not paths:
+        return {}
+    keeping = java.org.apache.hadoop.conf.Configuration(hadoop)
+    keeping.set(SECRETS_PATH, ",".join(paths))
+    providers = java.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(keeping)
+    aliases = (name for provider in providers for name in provider.getAliases())
+    names = {*filter(SECRETS.fullmatch, aliases), *(name for kind in KINDS for name in kind.keys)}
+    passwords = {name: keeping.getPassword(name) for name in names}
+    return {name: "".join(password) for name, password in passwords.items() if password is not None}
 
 
 def _texts(found: Any, java: Any) -> dict[str, str]:

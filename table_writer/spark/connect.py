@@ -203,6 +203,7 @@ class ConnectSpark:
         opened: OpenTable,
         *,
         listed: bool,  # noqa: ARG002  # nothing is shown
+        strict: bool,  # noqa: ARG002  # the same
     ) -> tuple[DataFrame, tuple[TableRead, ...]]:
         """Let the server forget lists of files and cached rows: a name may stand for the table, a view over it too."""
         begins_with = (node for node in _nodes(rows) if not _inside(node))

@@ -206,11 +206,15 @@ class SparkGateway(Protocol):
         A query has a session of its own, a copy from when it began: temporary views of the batch are there alone.
         """
 
-    def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[DataFrame, tuple[TableRead, ...]]:
+    def reads(
+        self, rows: DataFrame, opened: OpenTable, *, listed: bool, strict: bool
+    ) -> tuple[DataFrame, tuple[TableRead, ...]]:
         """Let a query that reads this table look at its files anew, as far as it can; return it, and what it reads.
 
         Rows that are cached stay as they are. Without ``listed`` reads of the table by its name are left out.
         A session that does not show what its queries read returns none, and forgets what it remembers of the table.
+        ``strict`` refuses rows of the table that an engine reads of which nobody knows what; it is not for rows that
+        this library itself reads, and compares by what it knows of them.
         """
 
     def version_read(self, rows: DataFrame, table: Table) -> int | None:

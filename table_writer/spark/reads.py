@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import chain, islice
 from typing import Any, Final
@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from py4j.java_collections import JavaArray
 from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
@@ -39,14 +40,16 @@ FILE_RDDS: Final = ("FileScanRDD", "DataSourceRDD")
 COMET: Final = "org.apache.spark.sql.comet."  # where its RDDs are
 COMET_SCAN: Final = "CometScan "  # how it names, in the parts of an RDD, what it reads from files itself
 ICEBERG: Final = "org.apache.iceberg.spark."  # the package of its own connector, on which nothing here depends
-OF_COMET: Final = {  # its leaves, and which of their methods gives the scan that a job lists by, and keeps
-    "CometNativeScanExec": "scan",
-    "CometIcebergNativeScanExec": "originalPlan",
-    "CometCsvNativeScanExec": "originalPlan",
-    "CometInMemoryTableScanExec": "originalPlan",
+OF_COMET: Final = {  # its leaves, and which method gives the scan that a job lists by, and keeps: the first there is
+    "CometNativeScanExec": ("scan", "originalPlan"),
+    "CometIcebergNativeScanExec": ("originalPlan",),
+    "CometCsvNativeScanExec": ("originalPlan",),
+    "CometInMemoryTableScanExec": ("originalPlan",),
 }
-SCANS: Final = {"FileSourceScanExec", "RowDataSourceScanExec", "BatchScanExec", "HiveTableScanExec"}
-HARMLESS: Final = re.compile("LocalTableScan|Range|RDDScan|OneRow|Empty|CommandResult")  # leaves that read no files
+KNOWN: Final = re.compile(  # leaves that are looked into, and those that read no files
+    "^(FileSourceScan|RowDataSourceScan|BatchScan|HiveTableScan)Exec$"
+    "|LocalTableScan|Range|RDDScan|OneRow|Empty|CommandResult"
+)
 LIKE_SPARKS: Final = {"CometScanExec": "FileSourceScanExec", "CometBatchScanExec": "BatchScanExec"}  # the same methods
 PROBED: Final = 10  # partitions of an RDD by which it is known whether it reads the table
 logger = logging.getLogger(__name__)
@@ -75,11 +78,7 @@ class QueryReads:
 
     def reads_beside_the_table(self, rows: DataFrame) -> bool:
         """Return whether a query reads an older version, or files by their paths, and not the table by its name."""
-        return any(self._is_read(leaf) and not self._is_named(leaf) for leaf in leaves(rows))
-
-    def _is_named(self, leaf: Any) -> bool:
-        kind = str(leaf.getClass().getSimpleName())
-        return kind == "HiveTableRelation" or (kind == "LogicalRelation" and bool(leaf.catalogTable().isDefined()))
+        return any(self._is_read(leaf) and not _is_named(leaf) for leaf in leaves(rows))
 
     def of_rdds(self, rows: DataFrame) -> Iterator[TableRead]:
         """Yield what was read by the RDDs that a query begins with; a stream's batch, which is one, has a plan too."""
@@ -90,29 +89,37 @@ class QueryReads:
         if run is not None:
             yield from self._reads_of_plan(run.executedPlan())
 
-    def table_reads(self, rows: DataFrame) -> Iterator[TableRead]:
+    def table_reads(self, rows: DataFrame, *, strict: bool) -> Iterator[TableRead]:
         """Yield what the physical plan reads of the table; the job that follows lists again, and finds no less.
 
-        Where an engine that is not known here reads it in Spark's place, it is taken for read as a whole, as it is now;
-        ``InvalidInputError`` if it is read by anything else than its name, or its rows are cached: they may be older.
+        Where an engine that is not known here reads it in Spark's place, it is taken for read as a whole, as it is now.
+        If it may be older than that, a strict call raises ``InvalidInputError``: it is read by paths, of an older
+        version, or from a cache.
         """
-        with self._older_rows_kept():
+        with self._older_rows_kept(CHANGED):
             plan = _execution(rows).executedPlan()  # in which an engine may list already
         found = list(self._reads_of_plan(plan))
-        unknown = sorted({kind_of_scan(leaf) for leaf, _ in _scans(plan)} - SCANS) if not found else []
-        if unknown and not all(HARMLESS.search(kind) for kind in unknown):
-            seen = [leaf for leaf in leaves_of(_execution(rows).optimizedPlan()) if self._is_read(leaf)]
-            if _uses_cached_rows(rows) or any(not self._is_named(leaf) for leaf in seen):
-                name = self._opened.table.name
-                raise InvalidInputError(
-                    f"the rows are computed from files of {name} by scans that this library does not know"
-                    f" ({', '.join(unknown)}), so it cannot tell which: read {name} by its name, without a cache, or"
-                    " let Spark itself run this query",
-                    table=str(name),
-                )
-            if seen:
-                found.append(TableRead(of=ReadOf.TABLE, files=_all_files(self._opened), covers=self._cover_of(None)))
+        unknown = [(leaf, cached) for leaf, cached in _scans(plan) if not KNOWN.search(kind_of_scan(leaf))]
+        if strict and unknown:
+            found += self._unseen(rows, unknown, len(found))
         return iter(found)
+
+    def _unseen(self, rows: DataFrame, unknown: Collection[tuple[Any, Any]], found_count: int) -> list[TableRead]:
+        """Return what scans that nobody knows read of the table, if fewer reads of it were found than are asked for."""
+        asked = [leaf for leaf in leaves_of(_execution(rows).optimizedPlan()) if self._is_read(leaf)]
+        plans = [cached.logicalPlan() for _, cached in unknown if cached is not None]
+        is_cached = any(self._is_read(leaf) for plan in plans for leaf in leaves_of(plan))
+        if not is_cached and len(asked) <= found_count:
+            return []
+        if is_cached or not all(map(_is_named, asked)):
+            name, kinds = self._opened.table.name, sorted({kind_of_scan(leaf) for leaf, _ in unknown})
+            raise InvalidInputError(
+                f"the rows are computed from files of {name} by scans that this library does not know"
+                f" ({', '.join(kinds)}), so it cannot tell which: read {name} by its name, as it is now and not from a"
+                " cache, or let Spark itself run this query",
+                table=str(name),
+            )
+        return [TableRead(of=ReadOf.TABLE, files=_all_files(self._opened), covers=self._cover_of(None))]
 
     def _reads_of_plan(self, plan: Any) -> Iterator[TableRead]:
         for scan, cached in _scans(plan):
@@ -140,13 +147,13 @@ class QueryReads:
             return _scanned_files(scan)
 
     @contextmanager
-    def _older_rows_kept(self) -> Iterator[None]:
-        """Say of an older version whose files are gone that it is to be read again: its relation finds that."""
+    def _older_rows_kept(self, words: str = "") -> Iterator[None]:
+        """Say of an older version that cannot be read that it is to be read again, if Spark says these words."""
         try:
             yield
         except SPARK_ERRORS as error:
             said = spark_sentence(error)
-            if CHANGED not in said:
+            if words not in said:
                 raise
             raise ConflictError(
                 f"the rows were computed from {self._opened.table.name} as it was, and {said} Nothing was published."
@@ -416,6 +423,11 @@ def _refresh(leaf: Any) -> None:
             logger.warning("the files of a query could not be listed anew: %s", error)
 
 
+def _is_named(leaf: Any) -> bool:
+    kind = str(leaf.getClass().getSimpleName())
+    return kind == "HiveTableRelation" or (kind == "LogicalRelation" and bool(leaf.catalogTable().isDefined()))
+
+
 def _all_files(opened: OpenTable) -> dict[Place, Files]:
     """List all that readers of a table find now."""
     table = opened.table
@@ -435,6 +447,18 @@ def kind_of_scan(scan: Any) -> str:
     """Name a leaf of a physical plan, one of another engine as that of Spark which has the same methods."""
     kind = str(scan.getClass().getSimpleName())
     return LIKE_SPARKS.get(kind, kind)
+
+
+def _of_comet(node: Any, methods: Sequence[str]) -> Any:
+    """Return the scan in whose place a leaf of Comet stands; versions of Comet differ in which they keep."""
+    *others, last = methods
+    for method in others:
+        try:
+            return getattr(node, method)()
+        except Py4JError as error:
+            if "does not exist" not in str(error):
+                raise
+    return getattr(node, last)()
 
 
 def _scans(plan: Any) -> Iterator[tuple[Any, Any]]:
@@ -457,9 +481,10 @@ def _leaves_run(waiting: list[tuple[Any, Any]], began: list[tuple[Any, Any]]) ->
     inside = {"AdaptiveSparkPlanExec": "executedPlan", "ReusedExchangeExec": "child", "ReusedSubqueryExec": "child"}
     while waiting:
         node, cached = waiting.pop()
-        instead = OF_COMET.get(str(node.getClass().getSimpleName()))
-        node = getattr(node, instead)() if instead else node
         kind = str(node.getClass().getSimpleName())
+        if kind in OF_COMET:
+            node = _of_comet(node, OF_COMET[kind])
+            kind = str(node.getClass().getSimpleName())
         if kind == "InMemoryTableScanExec":
             builder = node.relation().cacheBuilder()
             waiting.append((builder.cachedPlan(), builder))

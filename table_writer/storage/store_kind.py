@@ -16,12 +16,18 @@ Hadoop = Mapping[str, str]
 """Settings as ``Configuration.get`` returns them, ``${…}`` expanded and without ``spark.hadoop.``."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Tuning:
-    """What Hadoop's settings say of this library's own work; ``None`` where they say nothing."""
+    """What Hadoop's settings say of this library's own work: here nothing. Each is read when it is asked for."""
 
-    part_bytes: int | None = None  # of each uploaded part but a file's last
-    committer_threads: int | None = None  # that complete uploads
+    @property
+    def part_bytes(self) -> int | None:
+        """Bytes of each uploaded part but a file's last."""
+        return None
+
+    @property
+    def committer_threads(self) -> int | None:
+        """Threads that complete uploads."""
+        return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

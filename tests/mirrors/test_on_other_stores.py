@@ -129,5 +129,5 @@ def test_a_catalog_that_cannot_read_there_is_refused_before_anything_is_written(
         world.write(OLD)
     sql.close()
     [note] = world.notes()
-    assert "the Iceberg catalog 'lake' reads files there by adlfs: pip install adlfs" in note
+    assert "the Iceberg catalog 'lake' reads this table's files by adlfs: pip install adlfs" in note
     assert [found.key for found in world.store.list(world.layout.root.key) if "_iceberg/" in found.key] == []

@@ -343,6 +343,19 @@ def test_a_wrong_value_fails_where_it_is_given(wrong: dict[str, object], named: 
         S3Settings(**({"bucket": "mart", "credentials": (Profile(),)} | wrong))
 
 
+def test_a_setting_that_cannot_be_read_fails_where_it_is_needed() -> None:
+    for broken, other in (("multipart.size", "committer_threads"), ("committer.threads", "part_bytes")):
+        found = tuning(MART, {f"fs.s3a.{broken}": "64 apples"})
+        assert getattr(found, other) is None
+        with pytest.raises(InvalidInputError, match=broken.replace(".", r"\.")):
+            _ = (found.part_bytes, found.committer_threads)
+
+
+def test_certificates_are_checked_unless_the_config_says_no() -> None:
+    assert read().verify_tls is True
+    assert read(S3Overrides(verify_tls=False)).verify_tls is False
+
+
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [

@@ -14,7 +14,6 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
 from table_writer.storage.azure.settings import AccountKey, AzureSettings, ManagedIdentity, SasToken, ServicePrincipal
 from table_writer.storage.kinds import kind_of, settings_for
-from table_writer.storage.store_kind import Tuning
 
 HOST: Final = "mart.dfs.core.windows.net"
 HERE: Final = Location.parse(f"abfss://lake@{HOST}/wh/orders/")
@@ -158,7 +157,8 @@ def test_no_secret_is_in_a_repr() -> None:
 
 def test_settings_of_s3_do_not_hold_in_azure() -> None:
     hadoop = {"fs.s3a.multipart.size": "64M", "fs.s3a.committer.threads": "99"}
-    assert kind_of(HERE).tuning(HERE, hadoop) == Tuning()
+    tuning = kind_of(HERE).tuning(HERE, hadoop)
+    assert (tuning.part_bytes, tuning.committer_threads) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ from table_writer.storage.gcs.settings import (
 from table_writer.storage.gcs.store import GcsStore
 from table_writer.storage.kinds import kind_of, settings_for
 from table_writer.storage.object_store import open_store
-from table_writer.storage.store_kind import Tuning
 
 HERE: Final = Location.parse("gs://lake/wh/orders/")
 PEM: Final = "-----BEGIN PRIVATE KEY-----\nhush\n-----END PRIVATE KEY-----\n"
@@ -133,7 +132,8 @@ def test_a_location_without_a_bucket_is_refused(text: str) -> None:
 
 def test_settings_of_s3_do_not_hold_on_gcs() -> None:
     hadoop = {"fs.s3a.multipart.size": "64M", "fs.s3a.committer.threads": "99"}
-    assert kind_of(HERE).tuning(HERE, hadoop) == Tuning()
+    tuning = kind_of(HERE).tuning(HERE, hadoop)
+    assert (tuning.part_bytes, tuning.committer_threads) == (None, None)
 
 
 @pytest.fixture(scope="module")

@@ -126,7 +126,7 @@ class Planner:
         spec = spec and replace(spec, batches=self._batches(rows, seen_bytes), is_marked=bool(self._mark))
         based_on = self._base_of(rows, mode, options, listing)
         spark = open_gateway(rows.sparkSession)
-        now, reads = spark.reads(fitted.rows, self._opened, listed=not mode.facts.keeps_rows)
+        now, reads = spark.reads(fitted.rows, self._opened, listed=not mode.facts.keeps_rows, strict=not self._of_rows)
         rows = rows if now is fitted.rows else laid_out(now, self._table, options)
         few = self._few(now, options, seen_bytes) if spec and options.engine == "auto" else None
         refused = existing if mode.facts.only_creates else ()

@@ -112,7 +112,7 @@ def _computed_once(snapshot: Snapshot, updates: DataFrame) -> tuple[DataFrame, t
     The rows stay on the executors. If one is lost, the jobs that follow fail: nothing computes its rows again.
     """
     gateway = open_gateway(snapshot.spark)
-    listed, reads = gateway.reads(updates, snapshot.opened, listed=True)
+    listed, reads = gateway.reads(updates, snapshot.opened, listed=True, strict=True)
     return gateway.run(f"updates of {snapshot.table.name}", listed.localCheckpoint), reads
 
 

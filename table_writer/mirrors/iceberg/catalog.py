@@ -199,7 +199,9 @@ def _require_library(name: str, catalog: ForeignCatalog, needed: str) -> None:
     from pyiceberg.catalog.rest import RestCatalog  # noqa: PLC0415 - seldom used
 
     if not isinstance(catalog, RestCatalog) and find_spec(needed) is None:
-        raise MissingExtraError(f"the Iceberg catalog {name!r} reads files there by {needed}: pip install {needed}")
+        raise MissingExtraError(
+            f"the Iceberg catalog {name!r} reads this table's files by {needed}: pip install {needed}"
+        )
 
 
 @contextmanager

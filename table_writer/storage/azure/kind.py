@@ -11,7 +11,7 @@ from table_writer.storage.store_kind import StoreKind
 PERMISSIONS: Final = {  # by request, the letter of a SAS token; one role of Entra ID allows all of them
     "PutObject": "create and write (cw)",
     "GetObject": "read (r)",
-    "ListObjectsV2": "list (l)",
+    "ListObjectsV2": "list (l), without which Azure answers 403 for what is not there",
     "DeleteObject": "delete (d)",
     "CreateMultipartUpload": "write (w)",
     "UploadPart": "create and write (cw)",

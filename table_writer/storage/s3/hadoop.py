@@ -103,17 +103,27 @@ def without_spark(hadoop: Mapping[str, str]) -> Mapping[str, str]:
     return {} if is_named else {f"{PREFIX}{PROVIDER}": AWS_CHAIN}
 
 
-def tuning(location: Location, hadoop: Mapping[str, str]) -> Tuning:
-    """Return ``fs.s3a.multipart.size`` and ``fs.s3a.committer.threads`` for the location's bucket.
+class S3Tuning(Tuning):
+    """``fs.s3a.multipart.size`` and ``fs.s3a.committer.threads`` of one bucket."""
 
-    Hadoop reads a negative number of threads as that many per core; here it counts as unset.
-    """
-    values = bucket_values(hadoop, location.bucket)
-    threads = values.number("committer.threads")
-    return Tuning(
-        part_bytes=values.size_bytes("multipart.size"),
-        committer_threads=threads if threads is not None and threads > 0 else None,
-    )
+    def __init__(self, values: HadoopValues) -> None:
+        self._values = values
+
+    @property
+    def part_bytes(self) -> int | None:
+        """Bytes of each uploaded part but a file's last; ``None`` when unset."""
+        return self._values.size_bytes("multipart.size")
+
+    @property
+    def committer_threads(self) -> int | None:
+        """Threads that complete uploads; ``None`` when unset, or negative: that many per core, to Hadoop."""
+        threads = self._values.number("committer.threads")
+        return threads if threads is not None and threads > 0 else None
+
+
+def tuning(location: Location, hadoop: Mapping[str, str]) -> S3Tuning:
+    """Return what Hadoop's settings say of uploads to the location's bucket."""
+    return S3Tuning(bucket_values(hadoop, location.bucket))
 
 
 def renames(location: Location, hadoop: Mapping[str, str], missing_jar: str) -> Renames:

@@ -6,7 +6,7 @@ from typing import Final
 
 from table_writer.model.location import Location
 from table_writer.storage.s3.hadoop import KEY_NAMES, PREFIX, renames, s3_settings, tuning, without_spark
-from table_writer.storage.s3.permissions import ACTIONS, OF_BUCKET
+from table_writer.storage.s3.permissions import ACTIONS, LOOKED_AT, OF_BUCKET
 from table_writer.storage.store_kind import StoreKind
 
 
@@ -14,7 +14,8 @@ def permission(location: Location, request: str) -> str:
     """Return the statement of a policy that allows a request below a location, in words."""
     action = ACTIONS[request]
     resource = location.bucket if action in OF_BUCKET else f"{location.bucket}/{location.key}*"
-    return f"allow {action} on arn:aws:s3:::{resource}, if this role is to write or to maintain the table"
+    needed = "" if request in LOOKED_AT else ", if this role is to write or to maintain the table"
+    return f"allow {action} on arn:aws:s3:::{resource}{needed}"
 
 
 S3: Final = StoreKind(

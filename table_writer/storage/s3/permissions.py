@@ -27,6 +27,9 @@ OF_BUCKET: Final = frozenset(
 )
 """Actions that are allowed on the bucket, not on what is in it."""
 
+LOOKED_AT: Final = frozenset({"GetBucketLifecycleConfiguration", "GetBucketVersioning"})
+"""Requests of the doctor alone, which a write can do without."""
+
 OF_READS: Final = " and s3:ListBucket (without the latter, S3 answers 403 for keys that do not exist)"
 OF_COPIES: Final = " (and s3:GetObject on the file that is copied)"
 BESIDE: Final = {"GetObject": OF_READS, "HeadObject": OF_READS, "CopyObject": OF_COPIES, "UploadPartCopy": OF_COPIES}

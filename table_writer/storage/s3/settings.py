@@ -17,6 +17,8 @@ from table_writer.storage.request_settings import AS_USUAL, RequestSettings
 
 MAX_COPY_BYTES: Final = 5 * 1024 * MIB  # S3: CopyObject takes no more
 
+# S3 copies one request at some 100 MiB/s and more: up to this, the answer comes well within the read timeout, and
+# nearly every file of a table is one request. Above, parts are copied beside each other.
 MAX_SINGLE_COPY_BYTES: Final = 1024 * MIB
 
 COPY_PART_BYTES: Final = 256 * MIB
