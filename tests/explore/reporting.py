@@ -204,9 +204,13 @@ class ReportingOperations(ChosenOperations):
         if any(not self._is_whole(value, after.get(value)) for value in moved):
             on.base.give(now)  # files of then are gone: whoever sets it back loses rows
             return
+        current = world.history().state.current_partitions
         for value in moved:
             where, data = oracle._where(after.get(value)), world.layout.all_data.key
-            if raced or where is None or not before.get(value, "").startswith(data):  # the log has not all of it
+            newest = current[value,].partition.new_location if (value,) in current else None
+            is_newest = newest is not None and Location.parse(newest).key == after.get(value)
+            # the log has not all of it, or the backup has what it has: another tool's move since then is gone
+            if raced or where is None or is_newest or not before.get(value, "").startswith(data):
                 ids = oracle.content.get((value, where), frozenset())
                 oracle.other_tool(value, ids, where, raced=True, looks_late=True)
             else:
