@@ -107,8 +107,8 @@ class QueryReads:
     def _unseen(self, rows: DataFrame, unknown: Collection[tuple[Any, Any]], found_count: int) -> list[TableRead]:
         """Return what scans that nobody knows read of the table, if fewer reads of it were found than are asked for."""
         asked = [leaf for leaf in leaves_of(_execution(rows).optimizedPlan()) if self._is_read(leaf)]
-        plans = [cached.logicalPlan() for _, cached in unknown if cached is not None]
-        is_cached = any(self._is_read(leaf) for plan in plans for leaf in leaves_of(plan))
+        links = [leaf.logicalLink() for leaf, cached in unknown if cached is not None]
+        is_cached = any(link.isEmpty() or any(map(self._is_read, leaves_of(link.get()))) for link in links)
         if not is_cached and len(asked) <= found_count:
             return []
         if is_cached or not all(map(_is_named, asked)):

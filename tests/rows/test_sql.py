@@ -210,7 +210,7 @@ def test_what_no_call_does_exactly_is_refused_by_name_and_changes_nothing(
     assert (listed(orders), writer.maintenance.history(orders).versions[0].version) == (FIRST, version)
 
 
-HARMFUL: Final = {
+HARMFUL = {
     "TRUNCATE TABLE {t}": "call delete_where('{t}', 'true')",
     "TRUNCATE TABLE spark_catalog.{t} PARTITION (dt = 'd1')": (
         """call delete_where('spark_catalog.{t}', "`dt` = 'd1'")"""
@@ -242,11 +242,13 @@ HARMFUL: Final = {
     "INSERT OVERWRITE DIRECTORY 's3a://lakehouse/x' USING parquet SELECT 1": "in its mode 'errorifexists'",
     "WITH c AS (SELECT 1) INSERT OVERWRITE DIRECTORY 's3a://lakehouse/x' USING parquet SELECT * FROM c": "'errorif",
     "FROM feed INSERT OVERWRITE DIRECTORY '/x' SELECT 1 INSERT OVERWRITE DIRECTORY '/y' SELECT 1": "'errorifexists'",
-    "CALL system.rollback()": "no call does this, and what it does",
-    "ALTER TABLE {t} CLUSTER BY (id)": "no call does this, and what it does",
 }
-if not pyspark.__version__.startswith("3."):  # which does not parse it
-    HARMFUL["EXECUTE IMMEDIATE 'TRUNCATE TABLE {t}'"] = "a statement inside of another: sql() does not take this; give"
+if not pyspark.__version__.startswith("3."):  # which does not parse these
+    HARMFUL |= {
+        "EXECUTE IMMEDIATE 'TRUNCATE TABLE {t}'": "a statement inside of another: sql() does not take this; give each",
+        "CALL system.rollback()": "no call does this, and what it does",
+        "ALTER TABLE {t} CLUSTER BY (id)": "no call does this, and what it does",
+    }
 DESCRIBING: Final = (
     "ANALYZE TABLE {t} COMPUTE STATISTICS",
     "ANALYZE TABLE {t} PARTITION (dt) COMPUTE STATISTICS NOSCAN",
