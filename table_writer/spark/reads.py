@@ -87,7 +87,7 @@ class QueryReads:
             yield from self._of_rdd(rdd, ReadOf.PATHS, no_cover)
         run = last_run_here(self._spark) if rdds else None
         if run is not None:
-            yield from self._reads_of_plan(run.executedPlan())
+            yield from self._reads_of(_scans(run.executedPlan()))
 
     def table_reads(self, rows: DataFrame, *, strict: bool) -> Iterator[TableRead]:
         """Yield what the physical plan reads of the table; the job that follows lists again, and finds no less.
@@ -98,9 +98,10 @@ class QueryReads:
         """
         with self._older_rows_kept(CHANGED):
             plan = _execution(rows).executedPlan()  # in which an engine may list already
-        found = list(self._reads_of_plan(plan))
-        unknown = [(leaf, cached) for leaf, cached in _scans(plan) if not KNOWN.search(kind_of_scan(leaf))]
-        if strict and unknown:
+        scans = list(_scans(plan))
+        found = list(self._reads_of(scans))
+        unknown = [(leaf, cached) for leaf, cached in scans if not KNOWN.search(kind_of_scan(leaf))] if strict else ()
+        if unknown:
             found += self._unseen(rows, unknown, len(found))
         return iter(found)
 
@@ -121,8 +122,8 @@ class QueryReads:
             )
         return [TableRead(of=ReadOf.TABLE, files=_all_files(self._opened), covers=self._cover_of(None))]
 
-    def _reads_of_plan(self, plan: Any) -> Iterator[TableRead]:
-        for scan, cached in _scans(plan):
+    def _reads_of(self, scans: Iterable[tuple[Any, Any]]) -> Iterator[TableRead]:
+        for scan, cached in scans:
             kind = kind_of_scan(scan)
             if kind == "FileSourceScanExec":
                 of = self._kind(scan)
