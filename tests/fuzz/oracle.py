@@ -178,10 +178,9 @@ class Oracle:
             self.blame(f"{value} was moved to {key} for an entry that does not name it: {entry and entry.version}")
             return
         where, applied = self._where(key), self._applied.get(value, 0)
-        if late and where is not None and self._is_given_up(entry):  # by a recovery: whoever comes next corrects it
-            self.content.setdefault((value, where), frozenset(self.rows_at(where)))
-            self.stale.add(value)
-        elif where is None and self._target(named) is not None:  # a placeholder before the switch
+        if late and where is not None and self._came_late(value, where, entry):
+            return
+        if where is None and self._target(named) is not None:  # a placeholder before the switch
             self.stale |= {value} if late else set()
         elif where == self.current.get(value) and (where is not None or entry.version <= applied):
             self._applied[value] = max(applied, entry.version)
@@ -198,15 +197,38 @@ class Oracle:
             else:
                 self._takes_effect(value, where, entry)
 
+    def _came_late(self, value: str, where: str, entry: LogEntry) -> bool:
+        """Take in the late call of an entry that a recovery has given up, or of the newest; whether it is one."""
+        if self._is_given_up(entry):  # whoever comes next corrects it
+            self.content.setdefault((value, where), frozenset(self.rows_at(where)))
+            self.stale.add(value)
+            return True
+        last = [(one.original.version, one.where) for one in self.effects if one.value == value][-1:]
+        is_newest = last == [(self._original(entry).version, where)] and self.current.get(value) != where
+        if is_newest:  # another tool had moved it: that it is back looks as if that tool had put it back
+            self.current[value], self.expected[value] = where, self.content[value, where]
+        return is_newest
+
     def _is_given_up(self, entry: LogEntry) -> bool:
         """Whether somebody else than its claimant has recorded that an entry was abandoned."""
         records = self.world.history().records
         found = [one for one in records if one.entry.version == entry.version]
+        if self._repeats_what_was_abandoned(entry):
+            return True
         if any(one.outcome is None for one in found):  # it ends as the recovery that has the last word on it
             word = self.world.services().log.marks.last_word(entry.version)
             found = [one for one in records if one.entry.write_id == word != entry.write_id]
         is_others = entry.recovers is not None or any(one.recorded_by != entry.write_id for one in found)
         return is_others and any(one.outcome is Outcome.ABANDONED for one in found)
+
+    def _repeats_what_was_abandoned(self, entry: LogEntry) -> bool:
+        """Whether it recovers, through other recoveries, an entry that was abandoned: then it switches nothing."""
+        records = {one.entry.version: one for one in self.world.history().records}
+        while entry.meaning.needs_last_word and (original := records.get(entry.recovers or 0)) is not None:
+            if original.outcome is Outcome.ABANDONED and original.entry.recovers is None:
+                return True
+            entry = original.entry
+        return False
 
     def _target(self, named: EntryPartition) -> str | None:
         return None if named.new_location is None else self._where(Location.parse(named.new_location).key)
