@@ -15,7 +15,6 @@ from numpydoc.docscrape import NumpyDocString
 from table_writer import CompactOptions, NewTable, RowOptions, WriteOptions
 from table_writer.config import (
     CompactKeywords,
-    MergeKeywords,
     NewTableKeywords,
     RowKeywords,
     SelectedRowKeywords,
@@ -23,6 +22,7 @@ from table_writer.config import (
     WriteKeywords,
 )
 from table_writer.jobs.calls import CallKeywords
+from table_writer.jobs.rows.merge import MergeKeywords
 from table_writer.model.write_mode import WriteMode
 
 DOCUMENTED_BY: Final[Mapping[type, type]] = {

@@ -29,6 +29,7 @@ MOST_EXAMPLES: Final = 5  # rows that a failed check shows
 MAX_COPIED_BYTES: Final = 50 * 1024 * MIB  # of one append: some minutes of copying inside S3
 SUFFIXES: Final = (".json", ".checks-")  # of objects that are named after a write
 SchemaChoice = Literal["strict", "allow_missing", "evolve", "replace"]
+MergeSchema = Literal["strict", "evolve"]
 Engine = Literal["auto", "arrow", "spark"]
 Distribution = Literal["auto", "none", "hash", "rebalance"]
 Carry = Literal["copy", "in_place"]
@@ -443,13 +444,6 @@ class SelectedRowKeywords(RowKeywords, total=False):
     """The same, for calls that look at some partitions only."""
 
     where: str
-
-
-class MergeKeywords(SelectedRowKeywords, total=False):
-    """The same of a merge, with what it takes beside."""
-
-    newest_by: str
-    search_above_bytes: int
 
 
 class StatementKeywords(WriteKeywords, total=False):

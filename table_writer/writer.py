@@ -14,7 +14,6 @@ from table_writer.checked import checked
 from table_writer.config import (
     CompactKeywords,
     CompactOptions,
-    MergeKeywords,
     NewTableKeywords,
     RowKeywords,
     RowOptions,
@@ -31,7 +30,7 @@ from table_writer.jobs.preview import Preview, plan_of_rows
 from table_writer.jobs.rows.change import RewrittenRows, RowCall, RowChange
 from table_writer.jobs.rows.deduplicate import Deduplicated
 from table_writer.jobs.rows.difference import row_changes
-from table_writer.jobs.rows.merge import SEARCH_ABOVE_BYTES, Matched, Merge, Missing
+from table_writer.jobs.rows.merge import SEARCH_ABOVE_BYTES, Matched, Merge, MergeKeywords, Missing
 from table_writer.jobs.rows.rewrite import Rewrite
 from table_writer.jobs.rows.statement import change_of, write_of
 from table_writer.jobs.rows.where import DeletedWhere, UpdatedWhere
@@ -394,11 +393,20 @@ class TableWriter:
         set
             By column of the table: its new value, over both sides, as in ``{"n": "target.n + updates.n"}``; other
             columns stay. Without it all columns are taken from ``updates``.
+        delete
+            A predicate over the columns of ``updates``, as in ``"op = 'D'"``: an update that it is true of deletes its
+            row, and is never inserted. Its columns are passed over where the table has none of that name.
         newest_by
             A column of the table that grows with each change of a row, for feeds whose rows come late, twice or out of
             order. Of the updates of one key only that with the largest value counts, and only for rows whose own value
-            is smaller; null is the smallest, and of equal updates any one counts. A deleted row is forgotten: a late
-            update inserts it again.
+            is smaller; null is the smallest, and of equal updates any one counts. What is deleted would be forgotten,
+            and a late update would insert it again: with deletes it needs ``deleted_flag``.
+        deleted_flag
+            A ``BOOLEAN`` column of the table. What ``delete`` says is marked there, and stays as a row: with its key,
+            and with whatever else its update has. Readers ask for ``WHERE gone IS NOT TRUE``.
+        schema
+            ``"evolve"`` adds columns to the table that only ``updates`` has. A column that ``updates`` lacks stays as
+            it is in rows that are there, and is null in new ones.
         search_above_bytes
             The partitions of the keys are rewritten whole if their files are not larger together, by default than
             32 MiB. 0: files are always searched first, as for ``plan``, ``stage``, and for formats of Spark's writer.
@@ -434,7 +442,10 @@ class TableWriter:
             matched=matched,
             missing=missing,
             set=set,
+            delete=options.pop("delete", None),
+            deleted_flag=options.pop("deleted_flag", ""),
             newest_by=options.pop("newest_by", ""),
+            schema=options.pop("schema", "strict"),
             search_above_bytes=options.pop("search_above_bytes", SEARCH_ABOVE_BYTES),
         )
         return self._change(change, table, options, updates)
@@ -569,7 +580,8 @@ class TableWriter:
         ==================================================  ==================================================
 
         Spark's own parser reads it, and its analyzer gives the rows of an ``INSERT`` the table's columns and types.
-        ``ON`` compares columns of both sides, joined by ``AND``; each ``WHEN`` is there once, without a condition.
+        ``ON`` compares columns of both sides, joined by ``AND``. Of several ``WHEN`` the first counts whose condition
+        holds. ``WHEN NOT MATCHED BY SOURCE`` needs a condition, or ``where``, if the table is partitioned.
 
         Parameters
         ----------

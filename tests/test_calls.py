@@ -101,6 +101,7 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {  # by annotation, what may be use
     "str | Path | None": frozenset({"text", "None"}),
     "Severity": frozenset(),
     "SchemaChoice": frozenset(),
+    "MergeSchema": frozenset(),
     "Engine": frozenset(),
     "Carry": frozenset(),
     "Distribution": frozenset(),

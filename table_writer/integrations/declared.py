@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from table_writer import check
 from table_writer.checked import nearest
-from table_writer.config import MergeKeywords, WriteKeywords
+from table_writer.config import WriteKeywords
 from table_writer.errors import InvalidInputError
+from table_writer.jobs.rows.merge import MergeKeywords
 
 OF_WRITE: Final = frozenset(get_type_hints(WriteKeywords)) - {"if_missing", "based_on", "write_uuid"}
 OF_MERGE: Final = frozenset({*get_type_hints(MergeKeywords), "matched", "missing", "set"})

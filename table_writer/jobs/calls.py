@@ -25,7 +25,7 @@ CHANGES: Final[Mapping[str, Any]] = {
 """By the name of its method: what a change of rows is made of, whose fields are the parameters of that method."""
 
 UPDATES: Final = "updates"  # the DataFrame of a change that has one
-OF_SQL: Final = frozenset({"names", "target_names", "updates_names"})  # what only a statement of SQL says
+OF_SQL: Final = frozenset({"names", "target_names", "updates_names", "clauses"})  # what only a statement of SQL says
 
 
 class CallKeywords(WriteKeywords, total=False):
@@ -37,6 +37,8 @@ class CallKeywords(WriteKeywords, total=False):
     matched: Matched
     missing: Missing
     set: Mapping[str, str | Column] | None
+    delete: str | Column
+    deleted_flag: str
     newest_by: str
     search_above_bytes: int
     keep: Sequence[str | Column]

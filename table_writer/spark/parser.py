@@ -6,7 +6,7 @@ wrote: its rows then have the table's columns, types and defaults. What no call 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import Any, Final
@@ -25,11 +25,13 @@ from table_writer.spark.statement import (
     Assignments,
     Deletion,
     Insertion,
+    MergeAction,
     MergeInto,
     Names,
     Statement,
     Target,
     Update,
+    WhenClause,
     refused,
 )
 
@@ -38,6 +40,14 @@ SPARK_CATALOG: Final = "spark_catalog"
 PRIVILEGES: Final = "__required_write_privileges__"  # an option that Spark's parser adds by itself
 OVERWRITE, SAVE_MODE = 4, 8  # positions in InsertIntoStatement, and in Spark's command of files
 DEFAULT: Final = "DEFAULT"
+ACTIONS: Final[Mapping[str, MergeAction]] = {
+    "UpdateAction": "update",
+    "UpdateStarAction": "update",
+    "DeleteAction": "delete",
+    "InsertAction": "insert",
+    "InsertStarAction": "insert",
+}
+WITH_VALUES: Final = frozenset({"UpdateAction", "InsertAction"})
 WRITERS: Final = ("InsertIntoHadoopFsRelationCommand", "InsertIntoHiveTable")
 """What Spark makes of an ``INSERT`` into a table that its own catalog has."""
 
@@ -121,21 +131,26 @@ class StatementParser:
     def _merge(self, plan: Any) -> MergeInto:
         if self._says(plan, "withSchemaEvolution"):
             raise refused("WITH SCHEMA EVOLUTION", "add the columns with ALTER TABLE first")
-        if plan.notMatchedBySourceActions().size():
-            raise refused("WHEN NOT MATCHED BY SOURCE", "call delete_where, update_where or rewrite for these rows")
         target = self._target(plan.targetTable())
-        matched = self._action(plan.matchedActions(), "WHEN MATCHED")
-        missing = self._action(plan.notMatchedActions(), "WHEN NOT MATCHED")
         source = self._dataframe(plan.sourceTable())
         return MergeInto(
             target=target,
             source=source,
             source_names=self._names_of(source),
             pairs=tuple(self._pairs(plan.mergeCondition())),
-            matched="ignore" if matched is None else "delete" if kind_of(matched) == "DeleteAction" else "update",
-            missing="ignore" if missing is None else "insert",
-            set=self._assignments(matched.assignments(), "SET") if kind_of(matched) == "UpdateAction" else None,
-            insert=self._assignments(missing.assignments(), "VALUES") if kind_of(missing) == "InsertAction" else None,
+            matched=self._clauses(plan.matchedActions(), "SET"),
+            missing=self._clauses(plan.notMatchedActions(), "VALUES"),
+            unmatched=self._clauses(plan.notMatchedBySourceActions(), "SET"),
+        )
+
+    def _clauses(self, actions: Any, values: str) -> tuple[WhenClause, ...]:
+        return tuple(
+            WhenClause(
+                action=ACTIONS[kind_of(action)],
+                condition=self._column(action.condition().get()) if action.condition().isDefined() else None,
+                values=self._assignments(action.assignments(), values) if kind_of(action) in WITH_VALUES else None,
+            )
+            for action in items(actions)
         )
 
     def _insertion(self, plan: Any) -> Insertion:
@@ -191,18 +206,6 @@ class StatementParser:
     def _is_catalog(self, name: str) -> bool:
         """Return whether a name is that of a catalog; it is not opened for that."""
         return name.lower() == SPARK_CATALOG or self._spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
-
-    def _action(self, actions: Any, clause: str) -> Any:
-        """Return the one action of a clause, without a condition; ``None`` if there is none."""
-        if not actions.size():
-            return None
-        advice = "filter the source in USING (SELECT …), and call once for each kind of rows"
-        if actions.size() > 1:
-            raise refused(f"{actions.size()} clauses {clause}", advice)
-        action = actions.apply(0)
-        if action.condition().isDefined():
-            raise refused(f"{clause} AND {action.condition().get().sql()}", advice)
-        return action
 
     def _assignments(self, assignments: Any, clause: str) -> Assignments:
         return tuple(self._assignment(assignment, clause) for assignment in items(assignments))

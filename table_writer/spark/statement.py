@@ -14,6 +14,7 @@ from table_writer.errors import InvalidInputError
 Names = tuple[str, ...]
 Assignments = tuple[tuple[Names, Column], ...]
 """Columns of the table, each as the statement names it, and their values."""
+MergeAction = Literal["update", "delete", "insert"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,17 +43,25 @@ class Update:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class WhenClause:
+    """A ``WHEN`` of ``MERGE INTO``: what it does with rows for which its condition holds, if it has one."""
+
+    action: MergeAction
+    condition: Column | None
+    values: Assignments | None  # None: of a deletion, or all columns of the table, by name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MergeInto:
-    """``MERGE INTO``, with at most one clause for each kind of rows."""
+    """``MERGE INTO``, with its clauses for each kind of rows."""
 
     target: Target
     source: DataFrame
     source_names: Names
     pairs: tuple[tuple[Column, Column], ...]  # that are equal in rows of one key
-    matched: Literal["update", "delete", "ignore"]
-    missing: Literal["insert", "ignore"]
-    set: Assignments | None  # None: all columns of the table, by name
-    insert: Assignments | None  # likewise
+    matched: tuple[WhenClause, ...]
+    missing: tuple[WhenClause, ...]  # not matched by the table
+    unmatched: tuple[WhenClause, ...]  # not matched by the source
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,8 +12,9 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from table_writer import TableWriter
-from table_writer.config import StatementKeywords, WriteKeywords
+from table_writer.config import SelectedRowKeywords, StatementKeywords, WriteKeywords
 from table_writer.jobs.calls import CallKeywords
+from table_writer.jobs.rows.merge import MergeKeywords
 
 from .markdown_blocks import ROOT
 
@@ -23,7 +24,7 @@ OF_ROWS = set(CallKeywords.__annotations__) - set(WriteKeywords.__annotations__)
 NOT_LISTED = {
     "plan": OF_ROWS,
     "stage": OF_ROWS,
-    "merge": {"newest_by", "search_above_bytes"},  # which its docstring describes
+    "merge": set(MergeKeywords.__annotations__) - set(SelectedRowKeywords.__annotations__),  # in its docstring
     "for_each_batch": {"idempotency_key", "write_uuid"} | OF_ROWS,
     "sql": set(StatementKeywords.__annotations__),  # the call that the statement stands for lists them
 }

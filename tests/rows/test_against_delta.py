@@ -13,10 +13,12 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final, NamedTuple
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -25,6 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.contenders import CONTENDERS
 from table_writer import RowsResult, TableWriter
+from table_writer.jobs.rows.merge import Merge
 from table_writer.testing import lakehouse as start_lakehouse
 
 pytestmark = pytest.mark.needs("delta")
@@ -82,7 +85,7 @@ class Row(NamedTuple):
 
 
 class Call(NamedTuple):
-    name: str  # append, merge, delete or update
+    name: str  # append, merge, statement (which is a merge in SQL), delete or update
     rows: tuple[Row, ...] = ()
     on: tuple[str, ...] = ()
     columns: tuple[str, ...] = COLUMNS  # of the updates, in their order
@@ -91,6 +94,7 @@ class Call(NamedTuple):
     set: Mapping[str, str] | None = None
     where: str = ""  # {t} is the table's name
     limit: int = 0  # of partitions that a merge rewrites whole
+    clauses: str = ""  # of a statement
 
 
 def literal(value: Any, kind: str) -> str:
@@ -157,11 +161,57 @@ def merges(draw: Any, kind: str, partitioned: bool) -> Call:
     return Call("merge", usable(draw(rows_of(kind)), on), on, columns, matched, missing, values, where, limit)
 
 
+@st.composite
+def statements(draw: Any, kind: str) -> Call:
+    """A MERGE INTO with clauses of all kinds, each with a condition or without one."""
+    on = tuple(draw(st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=2, unique=True)))
+
+    def condition(*sides: str) -> str:
+        side, name = draw(st.sampled_from(sides)), draw(st.sampled_from(COLUMNS))
+        values = VALUES.get(name, st.sampled_from(PARTITIONS[kind]))
+        operator, value = draw(st.sampled_from(["=", "<>", "<=>", ">="])), literal(draw(values), SCHEMA.get(name, kind))
+        of_value = f"{side}{name} {operator} {value}"
+        both = [f"{one}n > {other}id" for one in sides for other in sides if one != other]
+        return draw(st.sampled_from([of_value, f"{side}n IS NULL", f"{side}id % 2 = 0", *both]))
+
+    def clauses(when: str, actions: Sequence[Callable[[], str]], *sides: str, always: bool = False) -> list[str]:
+        wanted = [f"{when} AND {condition(*sides)}" for _ in range(draw(st.integers(0, 2)))]
+        wanted += [when] if not always and draw(st.booleans()) else []
+        return [f"{one} THEN {draw(st.sampled_from(actions))()}" for one in wanted]
+
+    def updated(side: str = "target.", other: str = "updates.") -> str:
+        values = draw(new_values(kind, side, other))
+        return f"UPDATE SET {', '.join(f'{name} = {value}' for name, value in values.items())}"
+
+    def inserted() -> str:
+        values = draw(new_values(kind, "updates.", "updates.")) | {"p": "updates.p"}
+        return f"INSERT ({', '.join(values)}) VALUES ({', '.join(values.values())})"
+
+    of_target = [lambda: "DELETE", partial(updated, "target.", "target.")]
+    all_clauses = [
+        *clauses("WHEN MATCHED", [lambda: "DELETE", lambda: "UPDATE SET *", updated], "target.", "updates."),
+        *clauses("WHEN NOT MATCHED", [lambda: "INSERT *", inserted], "updates."),
+        *clauses("WHEN NOT MATCHED BY SOURCE", of_target, "target.", always=True),
+    ]
+    limit = draw(st.sampled_from([0, 1 << 20]))
+    rows = usable(draw(rows_of(kind)), on)
+    return Call("statement", rows, on, clauses=" ".join(all_clauses or ["WHEN NOT MATCHED THEN INSERT *"]), limit=limit)
+
+
 def calls(kind: str, partitioned: bool) -> st.SearchStrategy[list[Call]]:
     where, merge = predicates(kind), merges(kind, partitioned)
     update = st.builds(lambda values, found: Call("update", set=values, where=found), new_values(kind), where)
     delete = where.map(lambda found: Call("delete", where=found))
-    call = st.one_of(merge, merge, update, update, delete, rows_of(kind).map(lambda rows: Call("append", rows)))
+    call = st.one_of(
+        merge,
+        statements(kind),
+        merge,
+        statements(kind),
+        update,
+        update,
+        delete,
+        rows_of(kind).map(lambda rows: Call("append", rows)),
+    )
     return st.lists(call, min_size=3, max_size=MOST_CALLS)
 
 
@@ -205,6 +255,11 @@ class Tables:
                 how: Any = {"matched": call.matched, "missing": call.missing, "set": call.set, "where": where}
                 how["search_above_bytes"] = call.limit
                 counts, wanted = numbers(self._writer.merge(updates, table, on=call.on, **how)), self._merge(call)
+            case "statement":
+                statement = f"MERGE INTO {{}} AS target USING updates ON {same_key(call.on)} {call.clauses}"
+                with patch("table_writer.jobs.rows.statement.Merge", partial(Merge, search_above_bytes=call.limit)):
+                    counts = numbers(self._writer.sql(statement.format(table)))
+                wanted = self._merged(statement.format(f"theirs.{self.name}"))
             case "delete":
                 counts = numbers(self._writer.delete_where(table, where))
                 wanted = (0, 0, self._changed("DELETE FROM {t}", where, {}))
@@ -217,14 +272,17 @@ class Tables:
 
     def _merge(self, call: Call) -> tuple[int, ...]:
         values = ", ".join(f"target.{name} = {value}" for name, value in (call.set or {}).items()) or "*"
-        condition = " AND ".join(f"target.{name} = updates.{name}" for name in call.on)
+        condition = same_key(call.on)
         condition += f" AND target.{call.where}" if call.where else ""
         action = {"update": f"WHEN MATCHED THEN UPDATE SET {values}", "delete": "WHEN MATCHED THEN DELETE"}
         statement = (
             f"MERGE INTO theirs.{self.name} AS target USING updates ON {condition} {action.get(call.matched, '')}"
         )
         insert = "WHEN NOT MATCHED THEN INSERT *" if call.missing == "insert" else ""
-        [row] = self._spark.sql(f"{statement} {insert}").collect()
+        return self._merged(f"{statement} {insert}")
+
+    def _merged(self, statement: str) -> tuple[int, ...]:
+        [row] = self._spark.sql(statement).collect()
         return (row["num_inserted_rows"], row["num_updated_rows"], row["num_deleted_rows"])
 
     def _changed(self, statement: str, where: str, values: Mapping[str, str]) -> int:
@@ -245,6 +303,10 @@ class Tables:
         """Return all rows, as text: in Python NaN is not NaN."""
         self._spark.catalog.refreshTable(f"{database}.{self.name}")
         return Counter(map(repr, map(tuple, self._spark.table(f"{database}.{self.name}").collect())))
+
+
+def same_key(on: Sequence[str]) -> str:
+    return " AND ".join(f"target.{name} = updates.{name}" for name in on)
 
 
 def mapped(rows: DataFrame, values: Mapping[str, str]) -> DataFrame:

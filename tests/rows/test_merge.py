@@ -247,8 +247,8 @@ def test_with_newest_by_a_feed_may_be_late_doubled_and_out_of_order(
     assert listed(feed) == [(1, 5, "e", "d1"), (2, 9, "i", "d2"), (3, None, "?", "d3")]
     counted = {"set": {"seq": "updates.seq", "note": "concat(target.note, updates.note)"}, "missing": "ignore"}
     assert merged((3, 1, "!", "d3"), (2, 9, "again", "d2"), (7, 1, "-", "d1"), **counted) == (0, 1, 0, 1)
-    assert merged((1, 6, "gone", "d1"), (3, 0, "late", "d3"), matched="delete", missing="ignore") == (0, 0, 1, 1)
-    assert listed(feed) == [(2, 9, "i", "d2"), (3, 1, "?!", "d3")]
+    with pytest.raises(InvalidInputError, match="forget a deleted row"):
+        merged((1, 6, "gone", "d1"), matched="delete", missing="ignore")
     with pytest.raises(InvalidInputError, match="set it too"):
         merged((2, 10, "x", "d2"), set={"note": "updates.note"})
     with pytest.raises(InvalidInputError, match=r"newest_by: .* has no column 'sq'; did you mean seq"):

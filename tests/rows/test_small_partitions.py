@@ -122,7 +122,10 @@ CHANGES: Final[list[dict[str, Any]]] = [
     {"set": {"note": "concat(target.note, updates.note, updates.extra)"}},
     {"set": {"note": "updates.extra"}, "missing": "ignore"},
     {"newest_by": "seq"},
-    {"newest_by": "seq", "matched": "delete"},
+    {"delete": "updates.note = 'B'"},
+    {"delete": "id IN (1, 6)", "missing": "ignore"},
+    {"delete": "id = 2", "matched": "ignore"},
+    {"delete": "extra = '!' AND id = 1", "set": {"note": "updates.extra"}},
     {"newest_by": "seq", "set": {"seq": "updates.seq", "id": "-target.id"}},
 ]
 

@@ -236,7 +236,7 @@ class Planner:
     def fit(self, df: DataFrame, options: WriteOptions) -> FittedRows:
         require_batch(df, self._table.name)
         partition_names = [column.name for column in self._table.partition_columns]
-        mode = SchemaMode.FIXED if self._of_rows else SchemaMode(options.schema)
+        mode = SchemaMode.FIXED if self._of_rows and options.schema == "strict" else SchemaMode(options.schema)
         replaces = mode is SchemaMode.REPLACE
         schema = replacing_schema(df, self._table, self._metastore) if replaces else table_schema(self._table)
         beside = [self._mark] if self._mark else []

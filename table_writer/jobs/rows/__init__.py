@@ -7,6 +7,8 @@
 ``snapshot``     the partitions as of the version, with exactly the files of which rows are read
 ``change``       what a change says of a snapshot: the files it replaces, and the rows it writes
 ``merge``        a change: updates, by key
+``clauses``      the clauses of a merge: the first counts whose condition holds
+``updates``      the updates of a merge, with their keys
 ``where``        changes: rows that a predicate is true of are deleted, or get other values
 ``erasure``      what older versions may hold of deleted rows, named for the next vacuum
 ``deduplicate``  a change: one row of each key stays

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from table_writer.check import Check
 from table_writer.check.run import as_checks
-from table_writer.config import RowOptions
+from table_writer.config import MergeSchema, RowOptions
 from table_writer.jobs.rows.expressions import Expression, sql_of
 from table_writer.jobs.rows.hits import FileNames
 from table_writer.jobs.rows.snapshot import Snapshot
@@ -35,6 +35,7 @@ class ChangedRows:
     inside: Scope | None = None  # the partitions that the rows must be of, where not all are allowed
     is_by_key: bool = False  # each task may have rows of every partition: as they are, they would make many files
     reads: tuple[TableRead, ...] = ()  # what was read of this table for rows that are computed already
+    schema: MergeSchema = "strict"  # whether the table gets the columns of the rows that it lacks
     watched: Scope = no_partition  # partitions that were read, and whose rows decide which are new or gone
 
     @property

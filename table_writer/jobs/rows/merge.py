@@ -3,39 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Final, Literal
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BooleanType
 
+from table_writer.config import MergeSchema, SelectedRowKeywords
 from table_writer.errors import InvalidInputError
-from table_writer.jobs.plan.fit import fit
 from table_writer.jobs.plan.planner import require_batch
 from table_writer.jobs.plan.types import table_schema
 from table_writer.jobs.rows.change import ChangedRows
-from table_writer.jobs.rows.expressions import Expression, blank, named, table_column, values_of
-from table_writer.jobs.rows.hits import FileNames, Hits, computed_now, find_hits, with_file
-from table_writer.jobs.rows.keys import Keys, NamedKeys, require_each_once, same_keys
+from table_writer.jobs.rows.clauses import CLAUSE, Clause, Clauses, Resolved, Sides, column
+from table_writer.jobs.rows.expressions import Expression, blank, named, predicate_of, table_column
+from table_writer.jobs.rows.hits import COUNT, FileNames, Hits, collected, computed_now, find_hits, with_file
+from table_writer.jobs.rows.keys import NamedKeys, require_each_once, same_keys
 from table_writer.jobs.rows.snapshot import FILE, Snapshot
+from table_writer.jobs.rows.updates import DELETES, FIRST, NEW, OF_UPDATES, Updates
 from table_writer.model.message import RowMark
 from table_writer.model.table import PartitionValues
 from table_writer.model.table_read import TableRead
-from table_writer.model.write import no_partition
+from table_writer.model.write import every_partition, no_partition
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import quoted
 
 Matched = Literal["update", "ignore", "delete"]
 Missing = Literal["insert", "ignore"]
 TARGET, UPDATES = ("target",), ("updates",)  # the names of both sides in expressions
-FIRST, OLDER = "__table_writer_first", "__table_writer_older"  # whether a row stands for its key, and gives way
-OF_TARGET, OF_UPDATES = "__table_writer_target_", "__table_writer_updates_"  # their keys
+OF_TARGET: Final = "__table_writer_target_"  # the columns of the keys of its rows
+TARGET_AGE: Final = f"{OF_TARGET}age"
 PRESENT, MARK = "__table_writer_present", "__table_writer_mark"  # whether a row is of the table, and its mark
-NEW, GIVEN = "__table_writer_new_", "__table_writer_given_"  # what is inserted, and what was given for it
 SEARCH_ABOVE_BYTES: Final = 32 << 20  # measured by benchmarks/merge_search.py
-TARGET_AGE, UPDATES_AGE = f"{OF_TARGET}age", f"{OF_UPDATES}age"  # by which the newest row of a key is known
+FORGETS: Final = (
+    "the table would forget a deleted row, and a late update would bring it back. Give the table a BOOLEAN column, name"
+    " it as deleted_flag, and read WHERE that IS NOT TRUE"
+)
+
+
+class MergeKeywords(SelectedRowKeywords, total=False):
+    """The keywords of a merge: those of every change of rows, and what it takes beside."""
+
+    delete: str | Column
+    deleted_flag: str
+    newest_by: str
+    schema: MergeSchema
+    search_above_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,10 +61,14 @@ class Merge:
     matched: Matched = "update"
     missing: Missing = "insert"
     set: Mapping[str, Expression] | None = None
+    delete: Expression | None = None
+    deleted_flag: str = ""
     newest_by: str = ""
+    schema: MergeSchema = "strict"
     search_above_bytes: int = SEARCH_ABOVE_BYTES
     target_names: Sequence[str] = TARGET
     updates_names: Sequence[str] = UPDATES
+    clauses: Clauses | None = None  # of a statement of SQL, in place of what the parameters say
     name: ClassVar[str] = "merge"
     selects_by: ClassVar[str] = "where"
     condition: ClassVar[str] = ""
@@ -60,7 +78,7 @@ class Merge:
             raise InvalidInputError(
                 "set: expected the columns that matched='update' changes, with their values; without set it changes all"
             )
-        if self.matched == self.missing == "ignore":
+        if self.matched == self.missing == "ignore" and self.delete is None:
             raise InvalidInputError("matched='ignore' with missing='ignore' changes nothing: expected another of both")
         if self.search_above_bytes < 0:
             raise InvalidInputError(f"search_above_bytes={self.search_above_bytes}: expected a number of bytes, or 0")
@@ -69,40 +87,66 @@ class Merge:
                 f"newest_by={self.newest_by!r}: set leaves this column as it is, and rows would look older than they"
                 f" are; set it too, as in {{'{self.newest_by}': 'updates.{self.newest_by}'}}"
             )
+        if self.schema == "evolve" and (self.set is not None or self.matched == "delete"):
+            raise InvalidInputError("schema='evolve': expected matched='update' without set, which takes all columns")
+        self._require_feed()
+
+    def _require_feed(self) -> None:
+        """Refuse what is not said whole of a feed with deletes."""
+        if self.delete is not None and self.matched == "delete":
+            raise InvalidInputError("delete: matched='delete' deletes the row of every update; leave one of both out")
+        if self.deleted_flag and (self.delete is None or self.matched != "update" or self.missing != "insert"):
+            raise InvalidInputError(
+                f"deleted_flag={self.deleted_flag!r}: expected delete, which says what marks a row, and that others are"
+                " updated and inserted"
+            )
+        deletes = self.delete is not None or self.matched == "delete"
+        if self.newest_by and deletes and not self.deleted_flag:
+            raise InvalidInputError(f"newest_by={self.newest_by!r}: {FORGETS}")
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold rows of the keys; they are written anew, with the rows of new keys."""
         require_batch(self.updates, snapshot.table.name)
-        given = _Sides(self, snapshot, self.updates)
-        given.require_fit()
+        given = _Sides(self._read(snapshot), snapshot)
         updates, reads = _computed_once(snapshot, given.newest_updates())
-        sides = _Sides(self, snapshot, updates)
-        if not sides.named_keys.count:
-            return ChangedRows(rows=self.updates, replaced={})
-        partitions = sides.named_keys.partitions
-        if sides.are_rewritten(partitions):
-            return ChangedRows(
-                rows=sides.rewritten_rows(partitions),
-                replaced={values: files for values, files in snapshot.files_of(partitions).items() if files},
-                mark=MARK,
-                inside=snapshot.scope,
-                is_by_key=True,
-                reads=reads,
-            )
-        hits = sides.hits()
-        is_insert, changes_files = self.missing == "insert", self.matched != "ignore"
-        parts = [sides.changed_rows(hits)] if changes_files else []
-        parts += [sides.new_rows()] if is_insert else []
-        return ChangedRows(
-            rows=parts[0] if len(parts) == 1 else parts[0].union(parts[1]),
-            replaced=hits.changed_files if changes_files else {},
-            updated=hits.rows if self.matched == "update" else 0,
-            deleted=hits.removed,
-            inserted=sides.named_keys.count - hits.keys if is_insert else 0,
-            inside=snapshot.scope,
-            is_by_key=True,
-            reads=reads,
-            watched=snapshot.scope if is_insert and not sides.keys.tell_partition else no_partition,
+        return given.of(updates).changed(reads)
+
+    def _read(self, snapshot: Snapshot) -> Merge:
+        """Return the merge of updates that say themselves which rows go, or are marked as deleted."""
+        if self.delete is None:
+            return self
+        gateway, sample = open_gateway(self.updates.sparkSession), blank(snapshot.spark, self.updates.schema)
+        sample = named(sample, self.updates_names)
+        deletes = predicate_of(sample, self.delete, "delete").or_false
+        said_by = {name.lower() for name in gateway.analysis(sample, deletes).names}
+        known = {name.lower() for name in table_schema(snapshot.table).names}
+        spare = said_by - known if self.set is None else set()  # of the feed alone: nothing else asks for it
+        rows = named(self.updates, self.updates_names).withColumn(DELETES, deletes)
+        rows = rows.drop(*(name for name in self.updates.columns if name.lower() in spare))
+        if not self.deleted_flag:
+            return replace(self, updates=rows, delete=DELETES)
+        flag = table_column(snapshot.table, self.deleted_flag, "deleted_flag")
+        if not isinstance(flag.dataType, BooleanType):
+            raise InvalidInputError(f"deleted_flag={flag.name!r}: expected a BOOLEAN column")
+        marked = rows.withColumn(flag.name, F.col(DELETES)).drop(DELETES)
+        by_flag = None if self.set is None else {**self.set, flag.name: column(self.updates_names, flag.name)}
+        return replace(self, updates=marked, set=by_flag, delete=None, deleted_flag="")
+
+    @property
+    def said(self) -> Clauses:
+        """What the parameters say, or a statement, as clauses."""
+        if self.clauses is not None:
+            return self.clauses
+        goes = None if self.delete is None else F.col(DELETES)
+        deleting = (Clause(mark=RowMark.DELETED, condition=goes),) if goes is not None else ()
+        others = {
+            "update": (Clause(mark=RowMark.UPDATED, values=self.set),),
+            "delete": (Clause(mark=RowMark.DELETED),),
+            "ignore": (),
+        }
+        inserting = (Clause(mark=RowMark.INSERTED, condition=None if goes is None else ~goes),)
+        return Clauses(
+            matched=(*deleting, *others[self.matched]), missing=inserting if self.missing == "insert" else ()
         )
 
 
@@ -117,196 +161,188 @@ def _computed_once(snapshot: Snapshot, updates: DataFrame) -> tuple[DataFrame, t
 
 
 class _Sides:
-    """The rows of the table and the updates, each with their keys."""
+    """The rows of the table and the updates, each with their keys, and which clause is for which of them."""
 
-    def __init__(self, merge: Merge, snapshot: Snapshot, updates: DataFrame) -> None:
+    def __init__(self, merge: Merge, snapshot: Snapshot) -> None:
         self._merge = merge
+        self._clauses = merge.said
         self._snapshot = snapshot
-        self._columns = table_schema(snapshot.table)
-        self._updates = updates
-        self.keys = Keys.of(merge.on, snapshot.table)
-        self._of_target, self._of_updates = self.keys.names(OF_TARGET), self.keys.names(OF_UPDATES)
-        self._same_key = same_keys(self._of_target, self._of_updates)
-        self._age = table_column(snapshot.table, merge.newest_by, "newest_by") if merge.newest_by else None
+        others = merge.set is not None or merge.clauses is not None
+        self._updates = Updates(
+            merge.updates,
+            snapshot.table,
+            merge.on,
+            merge.newest_by,
+            adds_columns=merge.schema == "evolve",
+            others=others,
+        )
+        self._same_key = same_keys(self._updates.keys.names(OF_TARGET), self._updates.key_names)
 
-    def require_fit(self) -> None:
-        """Refuse updates whose columns do not fit; that needs no job."""
-        _ = self._new_values, self._keyed_updates
+    def of(self, updates: DataFrame) -> _Sides:
+        """Return the same with the updates as they were computed."""
+        return _Sides(replace(self._merge, updates=updates), self._snapshot)
+
+    def changed(self, reads: tuple[TableRead, ...]) -> ChangedRows:
+        """Say what becomes of which files; runs the jobs that find them."""
+        snapshot, clauses = self._snapshot, self._clauses
+        if not self.named_keys.count and not clauses.unmatched:
+            return ChangedRows(rows=self._merge.updates, replaced={})
+        if self.are_rewritten:
+            return ChangedRows(
+                rows=self.rewritten_rows(),
+                replaced={values: files for values, files in snapshot.files_of(self._partitions).items() if files},
+                mark=MARK,
+                inside=snapshot.scope,
+                is_by_key=True,
+                reads=reads,
+                schema=self._merge.schema,
+            )
+        hits = self.hits()
+        parts = [self.changed_rows(hits)] if clauses.changes_present_rows else []
+        parts += [self.new_rows()] if clauses.missing else []
+        return ChangedRows(
+            rows=parts[0] if len(parts) == 1 else parts[0].union(parts[1]),
+            replaced=hits.changed_files,
+            updated=hits.rows - hits.removed,
+            deleted=hits.removed,
+            inserted=self._inserted(hits),
+            inside=snapshot.scope,
+            is_by_key=True,
+            reads=reads,
+            schema=self._merge.schema,
+            watched=snapshot.scope if clauses.missing and not self._updates.keys.tell_partition else no_partition,
+        )
 
     def newest_updates(self) -> DataFrame:
-        """Return the updates with the newest of each key alone, where the caller says which that is."""
-        if self._age is None:
-            return self._updates
-        keyed = self._with_age(self.keys.added_to(self._updates, OF_UPDATES), UPDATES_AGE)
-        newest_first = Window.partitionBy(*self._of_updates).orderBy(F.col(UPDATES_AGE).desc_nulls_last())
-        newest = keyed.withColumn(FIRST, F.row_number().over(newest_first)).where(F.col(FIRST) == 1)
-        return newest.drop(FIRST, UPDATES_AGE, *self._of_updates)
+        """Return the updates that count; refuse columns that do not fit, and clauses that are not understood: no job."""
+        self._updates.require_fit(self._clauses)
+        _ = self._resolved
+        is_bounded = self._snapshot.scope is not every_partition or not self._snapshot.table.partition_columns
+        if not is_bounded and any(clause.condition is None for clause in self._clauses.unmatched):
+            raise InvalidInputError(
+                "WHEN NOT MATCHED BY SOURCE: it would change rows of every partition. Say which with where=, or with"
+                " AND after BY SOURCE. Nothing was done.",
+                table=str(self._snapshot.table.name),
+            )
+        return self._updates.newest()
 
     @cached_property
     def named_keys(self) -> NamedKeys:
         """The keys of the updates, which are refused if they repeat one."""
-        return require_each_once(self._snapshot, self.keys, self._keyed_updates.select(*self._of_updates), OF_UPDATES)
-
-    def are_rewritten(self, partitions: Collection[PartitionValues]) -> bool:
-        """Return whether partitions are so small that all of their rows are written anew, found or not."""
-        merge, snapshot = self._merge, self._snapshot
-        may_be = snapshot.counts_marks and self.keys.tell_partition and merge.matched != "ignore"
-        is_small = may_be and snapshot.is_smaller(partitions, merge.search_above_bytes)
-        return is_small and not self._asks_others_of_new_rows
+        keyed = self._updates.keyed.select(*self._updates.key_names)
+        return require_each_once(self._snapshot, self._updates.keys, keyed, OF_UPDATES)
 
     @property
-    def _asks_others_of_new_rows(self) -> bool:
-        """Whether functions of the user's own would get rows to insert, too, which have nothing of the table."""
-        if self._merge.set is None or self._merge.missing == "ignore":
-            return False
-        gateway, frame = open_gateway(self._snapshot.spark), self._blank_sides
-        return any(gateway.analysis(frame, value).has_foreign_code for value in self._set_values.values())
+    def _partitions(self) -> Collection[PartitionValues]:
+        """The partitions in which rows may change."""
+        return self._snapshot.selected if self._clauses.unmatched else self.named_keys.partitions
 
-    def rewritten_rows(self, partitions: Collection[PartitionValues]) -> DataFrame:
+    @property
+    def are_rewritten(self) -> bool:
+        """Return whether partitions are so small that all of their rows are written anew, found or not."""
+        clauses, snapshot = self._clauses, self._snapshot
+        may_be = snapshot.counts_marks and self._updates.keys.tell_partition and clauses.changes_present_rows
+        is_small = may_be and snapshot.is_smaller(self._partitions, self._merge.search_above_bytes)
+        return is_small and not (clauses.missing and self._resolved.has_foreign_code)
+
+    def rewritten_rows(self) -> DataFrame:
         """Return what partitions are to hold, and the rows that go, each with its mark."""
-        merge, inserts = self._merge, self._merge.missing == "insert"
-        target = self._target(self._snapshot.files_of(partitions)).withColumn(PRESENT, F.lit(True))
-        rows, updates = self._both(self._with_age(target, TARGET_AGE), self._updates_with_new_values)
+        inserts = bool(self._clauses.missing)
+        target = self._target(self._snapshot.files_of(self._partitions)).withColumn(PRESENT, F.lit(True))
+        rows, updates = self._both(target, self._updates_for_values)
         joined = rows.join(updates, self._same_key, "full" if inserts else "left")
-        is_present, is_named = F.col(PRESENT).isNotNull(), F.col(self._of_updates[0]).isNotNull()
-        is_changed = is_present & is_named & self._is_older
-        change, values = RowMark.DELETED, {}
-        if merge.matched == "update":
-            change, values = RowMark.UPDATED, self._set_values
-        mark = F.when(is_changed, F.lit(change)).otherwise(F.lit(RowMark.KEPT))
-        mark = F.when(is_present, mark).otherwise(F.lit(RowMark.INSERTED))
-
-        def value(name: str) -> Column:
-            changed, new = self._changed_value(name, values, is_changed), F.col(quoted(f"{NEW}{name}"))
-            return (F.when(is_present, changed).otherwise(new) if inserts else changed).alias(name)
-
-        return joined.select(*map(value, self._columns.names), mark.cast("byte").alias(MARK))
+        is_present = F.col(PRESENT).isNotNull()
+        chosen = self._with_clause(joined, is_present if inserts else None)
+        chosen = chosen.where(is_present | F.col(CLAUSE).isNotNull()) if inserts else chosen
+        return chosen.select(*self._values, self._resolved.mark.alias(MARK))
 
     @cached_property
     def _matches(self) -> DataFrame:
-        """The file and the key of each row that has a key of the updates; computed once if they also tell new keys."""
-        keys_of_updates = self._keyed_updates.select(*self._of_updates, *([UPDATES_AGE] if self._age else []))
-        scanned = with_file(self._snapshot.scan(self.named_keys.partitions))
-        rows = self._with_age(self.keys.added_to(scanned, OF_TARGET), TARGET_AGE)
-        found = rows.join(keys_of_updates, self._same_key)
-        matches = found.select(FILE, *self._of_updates, self._is_older.alias(OLDER))
-        return computed_now(self._snapshot, matches) if self._merge.missing == "insert" else matches
+        """The file, the key and the clause of each row that may change; computed once if they also tell new keys."""
+        scanned = self._keyed_target(with_file(self._snapshot.scan(self._partitions)))
+        rows, updates = self._both(scanned, self._updates.keyed)
+        found = rows.join(updates, self._same_key, "left" if self._clauses.unmatched else "inner")
+        matches = self._with_clause(found).select(FILE, *self._updates.key_names, CLAUSE)
+        return computed_now(self._snapshot, matches) if self._clauses.missing else matches
 
     def hits(self) -> Hits:
-        """Count the rows of the table that have a key of the updates, by file."""
-        of_key = Window.partitionBy(*self._of_updates).orderBy(*self._of_updates)
-        is_first = F.row_number().over(of_key) == 1 if self._merge.missing == "insert" else F.lit(False)
-        marked = self._matches.select(FILE, is_first.alias(FIRST), OLDER)
-        is_removed = F.col(OLDER) & F.lit(self._merge.matched == "delete")
-        return find_hits(self._snapshot, marked, is_removed, is_first=F.col(FIRST), is_hit=F.col(OLDER))
+        """Count the rows of the table that are to change, by file."""
+        is_first = self._is_first if self._counts_keys else F.lit(False)
+        marked = self._matches.select(FILE, CLAUSE, is_first.alias(FIRST))
+        is_hit = F.col(CLAUSE).isNotNull()
+        return find_hits(self._snapshot, marked, self._resolved.is_deleted, is_first=F.col(FIRST), is_hit=is_hit)
+
+    @property
+    def _counts_keys(self) -> bool:
+        """Whether the rows that have a key tell how many updates are new: all others are inserted."""
+        return self._clauses.insert_all and not self._clauses.unmatched
+
+    @property
+    def _is_first(self) -> Column:
+        of_key = Window.partitionBy(*self._updates.key_names).orderBy(*self._updates.key_names)
+        return F.row_number().over(of_key) == 1
+
+    def _inserted(self, hits: Hits) -> int:
+        """Return how many updates are inserted."""
+        if not self._clauses.missing:
+            return 0
+        if self._counts_keys:
+            return self.named_keys.count - hits.keys
+        [(count,)] = collected(self._snapshot, self.new_rows().agg(F.count(F.lit(1)).alias(COUNT)))
+        return int(count)
 
     def changed_rows(self, hits: Hits) -> DataFrame:
         """Return what becomes of the rows of the files with hits."""
-        rows = self._with_age(self._target(hits.changed_files), TARGET_AGE)
-        rows, updates = self._both(rows, self._keyed_updates)
-        applies = self._same_key & self._is_older
-        if self._merge.matched == "delete":
-            return rows.join(updates, applies, "left_anti").select(*map(quoted, self._columns.names))
-        values, is_matched = self._set_values, F.col(self._of_updates[0]).isNotNull()
-        changed = (self._changed_value(name, values, is_matched).alias(name) for name in self._columns.names)
-        return rows.join(updates, applies, "left").select(*changed)
+        rows, updates = self._both(self._target(hits.changed_files), self._updates_for_values)
+        chosen = self._with_clause(rows.join(updates, self._same_key, "left"))
+        return chosen.where(~self._resolved.is_deleted).select(*self._values)
 
     def new_rows(self) -> DataFrame:
-        """Return the updates whose key no row has."""
-        updates = self.keys.added_to(self._new_values, OF_UPDATES)
-        present = self._matches.select(*self._of_updates)
-        return updates.join(present, self._of_updates, "left_anti").select(*map(quoted, self._columns.names))
+        """Return the updates whose key no row has, and for which a clause holds."""
+        names = self._updates.key_names
+        present = self._matches.where(F.col(names[0]).isNotNull()).select(*names)
+        updates = named(self._updates_for_values.join(present, names, "left_anti"), self._merge.updates_names)
+        chosen = updates.select("*", self._resolved.number_of_missing.alias(CLAUSE)).where(F.col(CLAUSE).isNotNull())
+        return chosen.select(*(self._value(name, None) for name in self._updates.columns.names))
 
-    def _changed_value(self, name: str, values: Mapping[str, Column], is_changed: Column) -> Column:
-        """Return what a column of a row of the table gets, whose new values are named."""
-        present = _column(self._merge.target_names, name)
-        return F.when(is_changed, values[name]).otherwise(present) if name in values else present
+    def _with_clause(self, joined: DataFrame, is_present: Column | None = None) -> DataFrame:
+        """Add the number of the clause that holds for each row of both sides."""
+        is_named = F.col(self._updates.key_names[0]).isNotNull()
+        number = self._resolved.number_of(
+            is_named=is_named, is_present=is_present, is_older=self._updates.is_newer_than(TARGET_AGE)
+        )
+        return joined.select("*", number.alias(CLAUSE))
+
+    @property
+    def _values(self) -> list[Column]:
+        """What the columns of a row of both sides get."""
+        return [self._value(name, column(self._merge.target_names, name)) for name in self._updates.columns.names]
+
+    def _value(self, name: str, present: Column | None) -> Column:
+        new, is_given = F.col(quoted(f"{NEW}{name}")), self._updates.has(name)
+        value = self._resolved.value(name, present=present, new=new, is_given=is_given)
+        return value.cast(self._updates.columns[name].dataType).alias(name)
 
     def _both(self, target: DataFrame, updates: DataFrame) -> tuple[DataFrame, DataFrame]:
         return named(target, self._merge.target_names), named(updates, self._merge.updates_names)
 
     def _target(self, files: FileNames) -> DataFrame:
-        return self.keys.added_to(self._snapshot.rows(files), OF_TARGET)
+        return self._keyed_target(self._snapshot.rows(files))
 
-    @property
-    def _is_older(self) -> Column:
-        """Whether a row of the table is older than the update of its key; one that is as old is that update."""
-        if self._age is None:
-            return F.lit(True)
-        row, update = F.col(TARGET_AGE), F.col(UPDATES_AGE)
-        return update.isNotNull() & (row.isNull() | (row < update))
-
-    def _with_age(self, rows: DataFrame, name: str) -> DataFrame:
-        """Add by what the newest row of a key is known, where the caller says it, as the table has it."""
-        age = self._age
-        return rows if age is None else rows.withColumn(name, F.col(quoted(age.name)).cast(age.dataType))
+    def _keyed_target(self, rows: DataFrame) -> DataFrame:
+        """Add to rows of the table the columns that it gets, which they do not have yet, and their keys."""
+        known = table_schema(self._snapshot.table).names
+        new = {one.name: F.lit(None).cast(one.dataType) for one in self._updates.columns if one.name not in known}
+        keyed = self._updates.keys.added_to(rows.withColumns(new) if new else rows, OF_TARGET)
+        return self._updates.with_age(keyed, TARGET_AGE)
 
     @cached_property
-    def _set_values(self) -> dict[str, Column]:
-        """The new values of a row that has a key of the updates, by the table's columns."""
-        if self._merge.set is None:
-            return {name: _column(self._merge.updates_names, name) for name in self._columns.names}
-        return values_of(self._blank_sides, self._merge.set, self._snapshot.table)
-
-    @cached_property
-    def _blank_sides(self) -> DataFrame:
-        """Both sides without rows, over which values are analyzed."""
+    def _resolved(self) -> Resolved:
         spark = self._snapshot.spark
-        target, updates = self._both(blank(spark, self._columns), blank(spark, self._updates.schema))
-        return target.crossJoin(updates)
+        target, updates = self._both(blank(spark, self._updates.columns), blank(spark, self._merge.updates.schema))
+        return Resolved(self._clauses, Sides(target.crossJoin(updates), target, updates), self._snapshot.table)
 
     @cached_property
-    def _keyed_updates(self) -> DataFrame:
-        """The updates with their keys; as they were given where ``set`` says what is taken of them."""
-        if not self._takes_all:
-            compared = dict.fromkeys([*self.keys.fields, *([self._age] if self._age else [])])
-            self._fitted(StructType(list(compared)))
-        updates = self._new_values if self._takes_all else self._updates
-        return self._with_age(self.keys.added_to(updates, OF_UPDATES), UPDATES_AGE)
-
-    @property
-    def _takes_all(self) -> bool:
-        """Whether a row that is changed gets all columns of its update."""
-        return self._merge.matched == "update" and self._merge.set is None
-
-    @property
-    def _updates_with_new_values(self) -> DataFrame:
-        """The updates with their keys, and beside them, where rows are inserted, what the table's columns get."""
-        updates = self._keyed_updates
-        if self._merge.missing == "ignore":
-            return updates
-        new = _renamed({name: f"{NEW}{name}" for name in self._columns.names})
-        if self._takes_all:
-            return updates.select("*", *new)
-        given = {f"{GIVEN}{position}": name for position, name in enumerate(updates.columns)}  # two may have one name
-        known = {name.lower() for name in self._columns.names}
-        own = {alias: name for alias, name in given.items() if name.lower() in known}
-        fitted = self._fitted(self._columns, updates.toDF(*given).select("*", *_renamed(own)), beside=list(given))
-        return fitted.select(*new, *_renamed(given))
-
-    @cached_property
-    def _new_values(self) -> DataFrame:
-        """The updates with the table's columns; none but the table's are taken, unless ``set`` may name others."""
-        needs_all = self._merge.missing == "insert" or self._takes_all
-        return self._fitted(self._columns) if needs_all else self._updates
-
-    def _fitted(self, columns: StructType, updates: DataFrame | None = None, beside: Sequence[str] = ()) -> DataFrame:
-        """Return updates in the shape of some of the table's columns, with others beside them, or refuse them."""
-        updates, table = self._updates if updates is None else updates, self._snapshot.table
-        wanted = {name.lower() for name in (*columns.names, *beside)}
-        takes_others = self._merge.set is not None or len(columns) < len(self._columns)
-        if takes_others or beside:
-            updates = updates.select(*(quoted(name) for name in updates.columns if name.lower() in wanted))
-        partition_columns = [column.name for column in table.partition_columns if column.name in columns.names]
-        ordered = StructType(sorted(columns, key=lambda field: field.name in partition_columns))
-        fitted = fit(updates, ordered, str(table.name), partition_columns, beside=beside).rows
-        typed = (F.col(quoted(field.name)).cast(field.dataType).alias(field.name) for field in columns)
-        return fitted.select(*typed, *map(quoted, beside))  # partition values are text in what fit() returns
-
-
-def _renamed(aliases: Mapping[str, str]) -> list[Column]:
-    return [F.col(quoted(name)).alias(alias) for name, alias in aliases.items()]
-
-
-def _column(names: Sequence[str], name: str) -> Column:
-    return F.col(".".join(map(quoted, (*names, name))))
+    def _updates_for_values(self) -> DataFrame:
+        """The updates with their keys, and beside them, where a clause takes all columns, what the table's get."""
+        return self._updates.with_new_values if self._clauses.take_all_columns else self._updates.keyed

@@ -87,7 +87,7 @@ class Rewrite:
 
     def write_options(self, based_on: ReadVersion) -> WriteOptions:
         """Return the options of the write, whose rows are based on the snapshot's version."""
-        options = self.call.options.of_write(based_on=based_on)
+        options = replace(self.call.options.of_write(based_on=based_on), schema=self.changed.schema)
         is_left_to_us = options.distribution == "auto" and self.changed.is_by_key
         return replace(options, distribution="rebalance") if is_left_to_us else options
 

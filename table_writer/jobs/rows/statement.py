@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Final
@@ -16,16 +16,34 @@ from table_writer.config import WriteKeywords
 from table_writer.errors import InvalidInputError
 from table_writer.jobs.plan.types import partition_schema, table_schema
 from table_writer.jobs.rows.change import RowChange
+from table_writer.jobs.rows.clauses import Clause, Clauses, column
 from table_writer.jobs.rows.expressions import blank, named, table_column
 from table_writer.jobs.rows.merge import Merge
 from table_writer.jobs.rows.where import DeletedWhere, UpdatedWhere
+from table_writer.model.message import RowMark
 from table_writer.model.table import NULL_PARTITION, Table
 from table_writer.model.write_mode import WriteMode
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, fetched, misreading, quoted, spark_sentence
-from table_writer.spark.statement import Assignments, Deletion, Insertion, MergeInto, Names, Target, Update, refused
+from table_writer.spark.statement import (
+    Assignments,
+    Deletion,
+    Insertion,
+    MergeAction,
+    MergeInto,
+    Names,
+    Target,
+    Update,
+    WhenClause,
+    refused,
+)
 from table_writer.spark.types import cast_sql, exact_type, literal, shown_type
 
+MARKS: Final[Mapping[MergeAction, RowMark]] = {
+    "update": RowMark.UPDATED,
+    "delete": RowMark.DELETED,
+    "insert": RowMark.INSERTED,
+}
 WHERE_BELONGS: Final = "where: sql() takes it for MERGE INTO alone; write it into the statement"
 
 
@@ -92,14 +110,16 @@ def _is_value(spark: SparkSession, field: StructField, text: str | None) -> str:
     return f"{quoted(field.name)} = {value}"
 
 
-def _stored_values(rows: DataFrame, values: Assignments, target: Target, table: Table) -> dict[str, Column]:
+def _stored_values(
+    rows: DataFrame, values: Assignments, target: Target, table: Table, clause: str = "SET"
+) -> dict[str, Column]:
     """Return new values by column, over the rows by which they are resolved, as Spark would store them."""
     statements = open_gateway(rows.sparkSession).statements()
-    fields = [table_column(table, _column_name(target, names), "SET") for names, _ in values]
-    _require_each_once(fields, "SET")
+    fields = [table_column(table, _column_name(target, names), clause) for names, _ in values]
+    _require_each_once(fields, clause)
     stored = {}
     for field, (_, value) in zip(fields, values, strict=True):
-        with _explained(f"SET {field.name}"):
+        with _explained(f"{clause} {field.name}"):
             stored[field.name] = statements.stored(rows, value, field.dataType)
     return stored
 
@@ -129,7 +149,7 @@ def _explained(clause: str) -> Iterator[None]:
 
 
 class _MergeOf:
-    """The merge that ``MERGE INTO`` asks for: its source gets the columns of the table that it has by other names."""
+    """The merge that ``MERGE INTO`` asks for: its source gets the columns of the key that it has by other names."""
 
     def __init__(self, statement: MergeInto, table: Table, spark: SparkSession) -> None:
         self._statement, self._table = statement, table
@@ -141,23 +161,56 @@ class _MergeOf:
                 "USING the table itself by its own name", "give both sides names: MERGE INTO … AS, USING … AS"
             )
         self._blank_source = named(blank(spark, statement.source.schema), self._source_names)
-        self._both = named(blank(spark, self._columns), self._target_names).crossJoin(self._blank_source)
+        self._blank_target = named(blank(spark, self._columns), self._target_names)
+        self._both = self._blank_target.crossJoin(self._blank_source)
         self._source_columns = {name.lower(): name for name in statement.source.columns}
 
     @property
     def change(self) -> Merge:
         """The change of rows."""
         statement = self._statement
-        values = statement.set
         return Merge(
             updates=self._updates,
             on=list(self._keys),
-            matched=statement.matched,
-            missing=statement.missing,
-            set=None if values is None else _stored_values(self._both, values, statement.target, self._table),
+            clauses=Clauses(
+                matched=self._clauses(statement.matched, self._both, "WHEN MATCHED"),
+                missing=self._clauses(statement.missing, self._blank_source, "WHEN NOT MATCHED"),
+                unmatched=self._clauses(statement.unmatched, self._blank_target, "WHEN NOT MATCHED BY SOURCE"),
+            ),
             target_names=self._target_names,
             updates_names=self._source_names,
         )
+
+    def _clauses(self, clauses: Sequence[WhenClause], rows: DataFrame, when: str) -> tuple[Clause, ...]:
+        """Return clauses with their values as Spark would store them, over the rows by which they are resolved."""
+        return tuple(
+            Clause(
+                mark=MARKS[clause.action],
+                condition=clause.condition,
+                values=None if clause.action == "delete" else self._stored_values(clause, rows),
+                said_by=f"condition of {when}",
+            )
+            for clause in clauses
+        )
+
+    def _stored_values(self, clause: WhenClause, rows: DataFrame) -> Mapping[str, Column]:
+        values = self._all_columns if clause.values is None else clause.values
+        said_by = "INSERT" if clause.action == "insert" else "SET"
+        stored = _stored_values(rows, values, self._statement.target, self._table, said_by)
+        missing = [column.name for column in self._table.partition_columns if column.name not in stored]
+        if clause.action == "insert" and missing:
+            raise refused(f"INSERT without {', '.join(missing)}", "a new row needs the columns of its partition")
+        return stored
+
+    @property
+    def _all_columns(self) -> Assignments:
+        """What ``SET *`` and ``INSERT *`` stand for: each column of the table from that of its name in the source."""
+        lacking = [name for name in self._columns.names if name.lower() not in self._source_columns]
+        if lacking:
+            raise refused(
+                f"SET * or INSERT * from a source without {', '.join(lacking)}", "name the columns one by one"
+            )
+        return tuple(((name,), column(self._source_names, name)) for name in self._columns.names)
 
     @cached_property
     def _keys(self) -> Mapping[str, str]:
@@ -189,66 +242,14 @@ class _MergeOf:
 
     @cached_property
     def _updates(self) -> DataFrame:
-        """The source, with the table's columns that it has by other names; with these alone where all are taken."""
-        statement, rows = self._statement, self._statement.source
-        is_update = statement.matched == "update"
-        takes_all = (is_update and statement.set is None) or (
-            statement.missing == "insert" and statement.insert is None
-        )
-        lacking = [name for name in self._columns.names if name.lower() not in self._source_columns]
-        if takes_all and lacking:
-            raise refused(
-                f"SET * or INSERT * from a source without {', '.join(lacking)}", "name the columns one by one"
-            )
-        for name, source in self._copied.items():
-            rows = rows.withColumn(name, F.col(quoted(source)))
-        if is_update and statement.set is not None:
-            return rows
-        if not is_update and statement.missing != "insert":
-            return rows
-        return rows.select(*(self._stored(rows, field) for field in self._columns))
-
-    def _stored(self, rows: DataFrame, field: StructField) -> Column:
-        column = F.col(quoted(field.name))
-        is_key = field.name.lower() in {name.lower() for name in self._keys}  # which is compared as it is
-        stored = column if is_key else self._statements.stored(rows, column, field.dataType)
-        return stored.alias(field.name)
-
-    @property
-    def _copied(self) -> Mapping[str, str]:
-        """The source's columns that the table has by other names, by these."""
-        sources = {**self._keys}
-        for name, source in self._inserted.items():
-            if sources.setdefault(name, source).lower() != source.lower():
-                raise refused(f"VALUES ({source}) for {name}", f"ON says that it is {sources[name]}")
-        copied = {name: source for name, source in sources.items() if name.lower() != source.lower()}
-        for name, source in copied.items():
+        """The source, with the columns of the key that it has by other names."""
+        rows = self._statement.source
+        for name, source in self._keys.items():
+            if name.lower() == source.lower():
+                continue
             if name.lower() in self._source_columns:
                 raise refused(
                     f"{source} for {name}, where the source has a column {name} too", "name it so in USING (SELECT …)"
                 )
-        return copied
-
-    @property
-    def _inserted(self) -> Mapping[str, str]:
-        """The source's columns by those of the table that a clause of INSERT gives them to: all that there are."""
-        values = self._statement.insert
-        if values is None:
-            return {}
-        fields = [
-            table_column(self._table, _column_name(self._statement.target, names), "INSERT") for names, _ in values
-        ]
-        _require_each_once(fields, "INSERT")
-        lacking = sorted(set(self._columns.names) - {field.name for field in fields})
-        if lacking:
-            raise refused(
-                f"INSERT without {', '.join(lacking)}", "name all columns, and give the source NULL for these"
-            )
-        inserted = {}
-        for field, (_, value) in zip(fields, values, strict=True):
-            with _explained(f"VALUES for {field.name}"):
-                found = self._statements.column_named(self._blank_source, value)
-            if found is None:
-                raise refused(f"VALUES ({value}) for {field.name}", "compute it in USING (SELECT …), and name it there")
-            inserted[field.name] = found[1]
-        return inserted
+            rows = rows.withColumn(name, F.col(quoted(source)))
+        return rows

@@ -1,0 +1,163 @@
+"""The clauses of a merge: of which rows each is, by its condition, and what becomes of them.
+
+The first clause that holds counts. As in the standard's ``MERGE`` there are three kinds of rows: of the table with a
+key of the updates, of the updates with a key that no row has, and of the table with a key that no update has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+
+from table_writer.jobs.rows.expressions import Expression, predicate_of, values_of
+from table_writer.model.message import RowMark
+from table_writer.model.table import Table
+from table_writer.spark import open_gateway
+from table_writer.spark.sql import quoted
+
+CLAUSE: Final = "__table_writer_clause"  # the number of a row's clause, null if none holds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Clause:
+    """What becomes of the rows for which a condition holds."""
+
+    mark: RowMark
+    condition: Expression | None = None  # None: it holds for all
+    values: Mapping[str, Expression] | None = None  # by column of the table; None: the updates' own, by name
+    said_by: str = "condition"  # the parameter or the words of the caller that have the condition
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Clauses:
+    """The clauses of a merge, by the kind of rows that they are of."""
+
+    matched: Sequence[Clause] = ()  # rows of the table with a key of the updates
+    missing: Sequence[Clause] = ()  # updates whose key no row has
+    unmatched: Sequence[Clause] = ()  # rows of the table whose key no update has
+
+    @property
+    def all(self) -> tuple[Clause, ...]:
+        """Return all clauses, in the order of their numbers."""
+        return (*self.matched, *self.missing, *self.unmatched)
+
+    @property
+    def take_all_columns(self) -> bool:
+        """Return whether one gives rows all columns of their update."""
+        return any(one.values is None and one.mark in {RowMark.UPDATED, RowMark.INSERTED} for one in self.all)
+
+    @property
+    def changes_present_rows(self) -> bool:
+        """Return whether rows that the table has may be changed or deleted."""
+        return bool(self.matched or self.unmatched)
+
+    @property
+    def insert_all(self) -> bool:
+        """Return whether every update is inserted whose key no row has."""
+        return any(one.condition is None for one in self.missing)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Frames over which expressions are resolved: without rows, and with the names that a caller knows."""
+
+    both: DataFrame
+    target: DataFrame
+    updates: DataFrame
+
+
+class Resolved:
+    """Clauses with the expressions of Spark that they stand for, refused where they are not understood."""
+
+    def __init__(self, clauses: Clauses, sides: Sides, table: Table) -> None:
+        self._clauses, self._sides, self._table = clauses, sides, table
+        kinds = ((clauses.matched, sides.both), (clauses.missing, sides.updates), (clauses.unmatched, sides.target))
+        self._of_kind = [[(one, frame) for one in chosen] for chosen, frame in kinds]
+        self._conditions = [
+            None if one.condition is None else predicate_of(frame, one.condition, one.said_by).or_false
+            for one, frame in self._numbered
+        ]
+        self._values = [
+            None if one.values is None else values_of(frame, one.values, table) for one, frame in self._numbered
+        ]
+
+    @property
+    def _numbered(self) -> Iterator[tuple[Clause, DataFrame]]:
+        return (pair for kind in self._of_kind for pair in kind)
+
+    @cached_property
+    def has_foreign_code(self) -> bool:
+        """Whether functions of the user's own are asked, which may fail for rows of another kind."""
+        found = (
+            open_gateway(frame.sparkSession).analysis(frame, expression).has_foreign_code
+            for number, (_, frame) in enumerate(self._numbered)
+            for expression in (self._conditions[number], *(self._values[number] or {}).values())
+            if expression is not None
+        )
+        return any(found)
+
+    def number_of(
+        self, *, is_named: Column, is_present: Column | None = None, is_older: Column | None = None
+    ) -> Column:
+        """Return the number of the first clause that holds for a row, null if none does.
+
+        ``is_named``: an update has its key; ``is_present``: it is a row of the table, ``None``: all are;
+        ``is_older``: its update may change it, ``None``: any may.
+        """
+        matched, missing, unmatched = map(self._first, range(len(self._of_kind)))
+        matched = matched if is_older is None else F.when(is_older, matched)
+        of_present = F.when(is_named, matched).otherwise(unmatched)
+        return of_present if is_present is None else F.when(is_present, of_present).otherwise(missing)
+
+    @property
+    def number_of_missing(self) -> Column:
+        """The number of the first clause that holds for an update whose key no row has."""
+        return self._first(1)
+
+    @property
+    def mark(self) -> Column:
+        """What becomes of a row, by the number of its clause."""
+        mark = F.lit(RowMark.KEPT)
+        for position, clause in enumerate(self._clauses.all):
+            mark = F.when(F.col(CLAUSE) == position, F.lit(clause.mark)).otherwise(mark)
+        return mark.cast("byte")
+
+    @property
+    def is_deleted(self) -> Column:
+        """Whether a row goes."""
+        return self.mark == F.lit(RowMark.DELETED)
+
+    def value(self, name: str, *, present: Column | None, new: Column, is_given: bool) -> Column:
+        """Return what a column of the table gets, by the number of a row's clause.
+
+        ``present`` is what the row of the table has, ``None`` where all rows are inserted, and ``new`` what its update
+        has in the column's type. A column that is not ``is_given`` by the updates stays where a row is updated.
+        """
+        value = F.lit(None) if present is None else present
+        for position, (clause, values) in reversed([*enumerate(zip(self._clauses.all, self._values, strict=True))]):
+            is_insert = clause.mark is RowMark.INSERTED
+            if clause.mark is RowMark.DELETED or (present is None and not is_insert):
+                continue
+            other = F.lit(None) if is_insert else present  # what a column gets that the clause does not name
+            own = values.get(name, other) if values is not None else new if is_insert or is_given else other
+            value = F.when(F.col(CLAUSE) == position, own).otherwise(value)
+        return value
+
+    def _first(self, kind: int) -> Column:
+        """Return the number of the first clause of a kind that holds."""
+        begin = sum(map(len, self._of_kind[:kind]))
+        first = F.lit(None).cast("int")
+        for position in reversed(range(begin, begin + len(self._of_kind[kind]))):
+            condition = self._conditions[position]
+            first = F.lit(position) if condition is None else F.when(condition, F.lit(position)).otherwise(first)
+        return first
+
+
+def column(names: Sequence[str], name: str) -> Column:
+    """Return the column of a side by the names that qualify it."""
+    return F.col(".".join(map(quoted, (*names, name))))
