@@ -214,7 +214,7 @@ class _Sides:
         )
 
     def newest_updates(self) -> DataFrame:
-        """Return the updates that count; refuse columns that do not fit, and clauses that are not understood: no job."""
+        """Return the updates that count; what does not fit, or is not understood, is refused without a job."""
         self._updates.require_fit(self._clauses)
         _ = self._resolved
         is_bounded = self._snapshot.scope is not every_partition or not self._snapshot.table.partition_columns

@@ -58,7 +58,7 @@ class Updates:
         return newest.drop(FIRST, AGE, *self.key_names)
 
     def is_newer_than(self, age_of_row: str) -> Column | None:
-        """Return whether an update is newer than the row of its key; one that is as old is that row. ``None``: all are."""
+        """Return whether an update is newer than the row of its key, and not as old as that; ``None``: all are."""
         if self._age is None:
             return None
         row, update = F.col(age_of_row), F.col(AGE)
