@@ -30,6 +30,7 @@ from table_writer.errors import (
 )
 
 if TYPE_CHECKING:
+    from table_writer.arrow.writer import ArrowWriter
     from table_writer.config import CompactOptions, RowOptions, TableWriterConfig, WriteOptions
     from table_writer.jobs.staged_write import StagedFile, StagedWrite
     from table_writer.maintenance import Maintenance
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from table_writer.writer import TableWriter
 
 __all__ = [
+    "ArrowWriter",
     "CheckFailedError",
     "CheckResult",
     "ColumnStatistics",
@@ -81,6 +83,7 @@ __all__ = [
 
 # Executors import this package for step 2 alone, and a command for its own call: each loads what it needs and no more.
 _ON_FIRST_USE = {
+    "ArrowWriter": "table_writer.arrow.writer",
     "CheckResult": "table_writer.model.check_result",
     "ColumnStatistics": "table_writer.model.column_statistics",
     "CompactOptions": "table_writer.config",

@@ -16,43 +16,33 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from table_writer.check import Check
-from table_writer.check.run import require_passed, require_valid, run_checks
+from table_writer.check.run import require_valid, run_checks
 from table_writer.config import CompactOptions, RowOptions
 from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.events.event import EventOperation
 from table_writer.jobs.announcing import Announcement, announced, facts_of_staged
 from table_writer.jobs.calls import Call
-from table_writer.jobs.complete import Completer
+from table_writer.jobs.order import Order
 from table_writer.jobs.plan.fit import add_columns
-from table_writer.jobs.plan.planner import PlannedWrite, Where, require_inside
+from table_writer.jobs.plan.planner import PlannedWrite, Where
+from table_writer.jobs.plan.table_planner import require_inside
 from table_writer.jobs.plan.types import partition_schema, violation
-from table_writer.jobs.results import end_publish, repeated_result
+from table_writer.jobs.results import repeated_result
 from table_writer.jobs.rows.change import RowCall
 from table_writer.jobs.rows.erasure import Erasing, SeenAgainError
 from table_writer.jobs.rows.turns import Turn
 from table_writer.jobs.rows.where import DeletedWhere
 from table_writer.jobs.running_write import MadeTable, RunningWrite
 from table_writer.jobs.session_services import SessionServices, audit_of
-from table_writer.jobs.sources import (
-    Calling,
-    ChangeSource,
-    CompactionSource,
-    FrameSource,
-    Source,
-    ToPublish,
-    ToStage,
-    copy_files,
-    executors_of,
-)
+from table_writer.jobs.sources import Calling, ChangeSource, CompactionSource, FrameSource, copy_files, executors_of
 from table_writer.jobs.staged_writes import BySpark, StagedWrites
 from table_writer.jobs.upload.job import refuse_existing, run_upload, upload_few, write_by_spark
 from table_writer.jobs.vacuum_results import discard_report
-from table_writer.model.entry import LogEntry
 from table_writer.model.staged_write import RecordedScope, StagedRecord
 from table_writer.model.write import Scope, WrittenFiles
 from table_writer.progress import Stopwatch
+from table_writer.protocol.operations.append import CopyFiles
 from table_writer.protocol.operations.correction import Correction
-from table_writer.protocol.operations.publisher import GaveWayError, Publisher
 from table_writer.protocol.table.open_table import OpenTable, RepeatedError
 from table_writer.reports.checks import CheckResults
 from table_writer.reports.listeners import show_progress
@@ -69,7 +59,7 @@ Answer = TypeVar("Answer")
 DELETES_AGAIN: Final = 5  # of one purge, while others bring the rows back
 
 
-class Steps:
+class Steps(Order[PlannedWrite]):
     """The write calls of one session, each as its steps in order."""
 
     def __init__(self, spark: SparkSession, services: SessionServices) -> None:
@@ -150,64 +140,6 @@ class Steps:
             opened, record = attempts(attempt)
             return opened, announcement.finished(record, **event_facts_of_staged(record))
 
-    def _publish(self, source: ToPublish[Answer], watch: Stopwatch) -> Answer:
-        """Do steps 1 to 5; ``RepeatedError`` if the call's idempotency key was published before."""
-        with watch.step("plan"):
-            found = source.plan()  # 1
-        if found is None:
-            return source.nothing()
-        opened, planned = found
-        with RunningWrite(opened, planned.plan) as write:
-            files, results = self._checked_files(source, planned, opened, write, watch)  # 2 to 4
-            if files is None:
-                return source.nothing()
-            with watch.step("publish"), self._refresh_after_conflict(opened, planned):
-                files = _with_new_columns(self.spark, files, planned.fitted.added, opened)
-                publisher = Publisher(opened, copy_files(self.spark, opened, planned.plan.write_id, watch))
-                try:
-                    published = publisher.publish(files, write.claiming)  # 5
-                except GaveWayError:
-                    write.discard()
-                    return source.nothing()
-        result = end_publish(opened, files, published, watch, partial(self._refresh, opened))
-        return source.published(replace(result, checks=results), files, published)
-
-    def _stage(self, source: ToStage, watch: Stopwatch, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
-        """Do steps 1 to 4, and record them, so that any process may do step 5."""
-        try:
-            with watch.step("plan"):
-                found = source.plan()  # 1
-        except RepeatedError as repeated:
-            raise _published_before(repeated.entry) from None
-        if found is None:
-            raise source.nothing_to_stage()
-        opened, planned = found
-        with RunningWrite(opened, planned.plan) as write:
-            files, _ = self._checked_files(source, planned, opened, write, watch)  # 2 to 4
-            if files is None:
-                raise source.nothing_to_stage()
-            with self._refresh_after_conflict(opened, planned):
-                reads = Publisher(opened, Completer.of(opened).copy).as_read(files)
-            record = StagedRecord(
-                files=_as_recorded(files.with_plan(reads=reads), opened),
-                expires_after_seconds=expires_in.total_seconds(),
-                added_schema=StructType(list(planned.fitted.added)).json() if planned.fitted.added else "",
-                writer=opened.identity,
-            )
-            write.stage(record)
-            return opened, record
-
-    def _checked_files(
-        self, source: Source, planned: PlannedWrite, opened: OpenTable, write: RunningWrite, watch: Stopwatch
-    ) -> tuple[WrittenFiles | None, CheckResults]:
-        """Do steps 2 to 4; ``None`` if readers would see no other rows."""
-        files = source.examined(self._write_files(planned, opened, write, watch), write)  # 2 and 3
-        if files is None:
-            return None, CheckResults()
-        results = self.check(files, opened, source.checks, watch)  # 4
-        require_passed(results, str(opened.table.name), planned.plan.write_id)
-        return files.with_checks(results), results
-
     def _calling(self, announcement: Announcement, table: str) -> Calling:
         return Calling(spark=self.spark, services=self._services, announcement=announcement, table=table)
 
@@ -283,7 +215,6 @@ class Steps:
                 announcement.finished(discard_report(opened, write_id, done, dry_run=False))
 
     def check(self, files: WrittenFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch) -> CheckResults:
-        """Do step 4: check exactly the files that would be published; :func:`require_passed` raises for failures."""
         if not checks:
             return CheckResults()
         with watch.step("check"):
@@ -312,7 +243,6 @@ class Steps:
     def _write_files(
         self, planned: PlannedWrite, opened: OpenTable, write: RunningWrite, watch: Stopwatch
     ) -> WrittenFiles:
-        """Do steps 2 and 3: write files of all rows, which no table points at."""
         plan = planned.plan
         if planned.spec is None:
             with watch.step("upload"), _explain_failures(planned):
@@ -343,13 +273,19 @@ class Steps:
             StagedWrites(opened).examine(replace(record, files=files), with_spark=True)
         return _with_new_columns(self.spark, files, added, opened)
 
+    def _copy_files(self, opened: OpenTable, write_id: str, watch: Stopwatch) -> CopyFiles:
+        return copy_files(self.spark, opened, write_id, watch)
+
+    def _with_new_columns(self, files: WrittenFiles, planned: PlannedWrite, opened: OpenTable) -> WrittenFiles:
+        return _with_new_columns(self.spark, files, planned.fitted.added, opened)
+
     def _refresh(self, opened: OpenTable, write_id: str) -> tuple[str, ...]:
         """Let the writer's session read the table anew, and the call's, which keeps locations of its own."""
         sessions = (self._own,) if self.spark is self._own else (self._own, self.spark)
         return tuple(note for session in sessions for note in open_gateway(session).refresh(opened.table, write_id))
 
     @contextmanager
-    def _refresh_after_conflict(self, opened: OpenTable, planned: PlannedWrite) -> Iterator[None]:
+    def _reading(self, opened: OpenTable, planned: PlannedWrite) -> Iterator[None]:
         """After a conflict let the session forget what it knows of a table that the query reads: it may be old."""
         try:
             yield
@@ -408,27 +344,3 @@ def _explain_failures(planned: PlannedWrite) -> Iterator[None]:
             raise
         explanation.write_id = planned.plan.write_id
         raise explanation from error
-
-
-def _published_before(entry: LogEntry) -> InvalidInputError:
-    return InvalidInputError(
-        f"idempotency key {entry.idempotency_key!r} was published by write {entry.write_id}, as version"
-        f" {entry.version}: there is nothing to stage",
-        table=entry.table,
-    )
-
-
-def _as_recorded(files: WrittenFiles, opened: OpenTable) -> WrittenFiles:
-    """Record the partitions that predicates select: the process that publishes may have no Spark."""
-    plan = files.plan
-    if not any(isinstance(scope, Where) for scope in (plan.scope, plan.watched)):
-        return files
-    existing = frozenset(opened.metastore.get_partition_names(plan.table.name))
-    existing |= {partition.values for partition in files.partitions}
-
-    def recorded(scope: Scope) -> Scope:
-        if not isinstance(scope, Where):
-            return scope
-        return RecordedScope(existing, scope(existing), scope.predicate, str(plan.table.name), plan.write_id)
-
-    return files.with_plan(scope=recorded(plan.scope), watched=recorded(plan.watched))

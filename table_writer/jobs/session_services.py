@@ -17,11 +17,11 @@ from table_writer.errors import InvalidInputError
 from table_writer.jobs.plan.file_options import file_options, is_arrows, require_writable
 from table_writer.jobs.plan.parquet_settings import FileSettings
 from table_writer.jobs.plan.types import partition_schema
+from table_writer.jobs.replaced import replaced_partitions, replaced_rows
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import GlueSettings
-from table_writer.model.location import Location
 from table_writer.model.new_table import NewTable
-from table_writer.model.table import NULL_PARTITION, SPARK_CATALOG, Partition, PartitionValues, Table, TableName
+from table_writer.model.table import NULL_PARTITION, SPARK_CATALOG, Table, TableName
 from table_writer.model.table_kind import PROVIDER_PARAMETER
 from table_writer.model.write import WrittenFiles
 from table_writer.protocol.log.owner import refuse_nested_roots
@@ -32,7 +32,6 @@ from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, in_partitions, quoted, without_query_log
 from table_writer.storage.kinds import KINDS, SECRETS
 from table_writer.storage.object_store import ObjectStore, StoreSettings, open_store
-from table_writer.storage.table_files import written_placeholders
 
 
 class SessionServices(Services):
@@ -153,7 +152,7 @@ def audit_of(spark: SparkSession, opened: OpenTable, files: WrittenFiles) -> Aud
         statistics=files.statistics,
         dataframe=partial(staged_frame, spark, opened, files),
         replaced_rows=partial(_replaced_rows, spark, opened, files),
-        replaced_partitions=partial(_replaced_partitions, opened, files),
+        replaced_partitions=partial(replaced_partitions, opened, files),
         examples=opened.config.check_examples,
     )
 
@@ -186,36 +185,9 @@ def _schema(opened: OpenTable, files: WrittenFiles) -> StructType:
 
 
 def _replaced_rows(spark: SparkSession, opened: OpenTable, files: WrittenFiles) -> int:
-    """Count the rows that readers would see no more.
-
-    The metastore has the count of partitions that this library wrote; only the others are read.
-    """
-    partitions_now = opened.metastore.get_partitions(opened.table, _replaced_partitions(opened, files)).values()
-    counts = {partition.values: _known_rows(opened, partition) for partition in partitions_now}
-    known_count = sum(count for count in counts.values() if count is not None)
-    unknown_values = [values for values, count in counts.items() if count is None]
+    """Count the rows that readers would see no more: only what the metastore has no count of is read."""
+    known_count, unknown_values = replaced_rows(opened, files)
     if not unknown_values:
         return known_count
     rows = spark.table(opened.table.name.sql)
     return known_count + rows.where(in_partitions(partition_schema(opened.table).fields, unknown_values)).count()
-
-
-def _replaced_partitions(opened: OpenTable, files: WrittenFiles) -> list[PartitionValues]:
-    """Return the partitions whose present rows readers would see no more; none for an append."""
-    plan = files.plan
-    if plan.mode.facts.keeps_rows:
-        return []
-    written_values = {plan.spelled(partition.values) for partition in files.partitions}
-    existing = opened.metastore.get_partition_names(opened.table.name)
-    return sorted((written_values & set(existing)) | plan.scope(existing))
-
-
-def _known_rows(opened: OpenTable, partition: Partition) -> int | None:
-    location = Location.parse_any(partition.location)
-    if location is None or opened.layout.write_id_of(location) is None:
-        return None
-    if opened.layout.is_placeholder(location):
-        rewritten = written_placeholders(opened.store, opened.layout, {partition.values: partition})
-        return None if rewritten else 0
-    text = partition.parameters.get("numRows", "")
-    return int(text) if text.isdecimal() else None

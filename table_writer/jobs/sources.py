@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -20,7 +20,8 @@ from table_writer.jobs.announcing import Announcement
 from table_writer.jobs.calls import Call
 from table_writer.jobs.compaction import Compaction
 from table_writer.jobs.complete import Completer
-from table_writer.jobs.plan.planner import PlannedWrite, Planner, refuse_immutable, require_batch, require_mode
+from table_writer.jobs.plan.planner import PlannedWrite, Planner, require_batch
+from table_writer.jobs.plan.table_planner import refuse_immutable, require_mode
 from table_writer.jobs.results import nothing_written
 from table_writer.jobs.rows.change import RowCall
 from table_writer.jobs.rows.rewrite import Rewrite
@@ -61,40 +62,6 @@ class Calling:
     def follow(self, opened: OpenTable, options: WriteOptions | RowOptions) -> None:
         """Tell of the table that was opened, and of what the call is known by."""
         self.announcement.follow(opened, tags=options.tags, idempotency_key=options.idempotency_key)
-
-
-class Source(Protocol):
-    """The rows of one attempt of a call."""
-
-    @property
-    def checks(self) -> Sequence[Check]:
-        """What is checked of the files before they are published, or staged."""
-
-    def plan(self) -> tuple[OpenTable, PlannedWrite] | None:
-        """Do step 1: open the table, and fix all that the write needs; ``None`` if there is nothing to do.
-
-        Raises ``RepeatedError`` if the call's idempotency key was published before.
-        """
-
-    def examined(self, files: WrittenFiles, write: RunningWrite) -> WrittenFiles | None:
-        """Look at the files that are complete, and add to them; ``None`` if readers would see no other rows."""
-
-
-class ToPublish(Source, Protocol[Answer_co]):
-    """Rows that are to be published, and what the call returns."""
-
-    def nothing(self) -> Answer_co:
-        """Return what a call returns that has published nothing."""
-
-    def published(self, result: WriteResult, files: WrittenFiles, published: PublishResult) -> Answer_co:
-        """Return what a call returns that has been published."""
-
-
-class ToStage(Source, Protocol):
-    """Rows that are to be staged."""
-
-    def nothing_to_stage(self) -> InvalidInputError:
-        """Return the error of a call that has nothing to stage."""
 
 
 class FrameSource:

@@ -114,6 +114,15 @@ def arrow_schema(table: Table, *, has_instants: bool = True) -> Any:
     )
 
 
+def sparks_fields(table: Table) -> Sequence[Mapping[str, Any]]:
+    """Return the columns as Spark's own JSON describes them; none where Hive's columns count."""
+    described = _sparks_schema(table.parameters)
+    if described is None or not _is_sparks(table, list(_of_json(described))):
+        return ()
+    fields: Sequence[Mapping[str, Any]] = described["fields"]
+    return fields
+
+
 class Default(NamedTuple):
     """The value that Spark reads of a column which a file lacks, since it was added later: a literal of SQL."""
 
@@ -140,11 +149,8 @@ class Default(NamedTuple):
 
 def existing_defaults(table: Table) -> dict[str, Default]:
     """Return the values that Spark reads of columns which a file lacks, by their names."""
-    described = _sparks_schema(table.parameters)
-    if described is None or not _is_sparks(table, list(_of_json(described))):
-        return {}
     found = {}
-    for field in described["fields"]:
+    for field in sparks_fields(table):
         said = field.get("metadata", {})
         char = re.fullmatch(r"char\((\d+)\)", said.get(CHAR_VARCHAR, ""))
         if EXISTS_DEFAULT in said:

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("in_one_thread")
 Rows = Mapping[str, frozenset[int]]
 Made = TypeVar("Made", bound=World)
 
-TIME = re.compile(r"\d{8}T\d{6}|\d{4}-\d\d-\d\dT[0-9:.+]*|(?<=_seconds\": )\d{10}")  # in names of writes, in entries
+TIME = re.compile(r"\d{8}T\d{6}|\d{4}-\d\d-\d\dT[0-9:.+]*|(?<=_seconds\": )\d{10}|(?<=\"timestamp\": )\d{13}")
 KINDS: tuple[type[BaseException], ...] = (Exception, KeyboardInterrupt, DeathError)
 PROVES = "first write"  # the operation whose cells hold the calls that try the store
 

@@ -1,6 +1,7 @@
 """Step 1: a plan fixes all that can be known before a byte is written, and refuses every bad call.
 
 ====================  ======================================================================
+``table_planner``     what is asked of the table, its log and its root, wherever rows come from
 ``planner``           the order of the looks, and the plan that they end in; predicates over partitions
 ``fit``               the DataFrame's columns, matched by name and down into nested types; new columns
 ``replace``           the columns of a write that gives a table others in place of its own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,54 +15,30 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import CharType, LongType, StringType, StructField, StructType
 
 from table_writer.config import WriteOptions
-from table_writer.errors import InvalidInputError, counted, few
+from table_writer.errors import InvalidInputError, few
 from table_writer.jobs.plan.distribution import batch_limits, laid_out
 from table_writer.jobs.plan.file_options import engine_of, file_options
 from table_writer.jobs.plan.fit import FittedRows, fit, require_spellable
 from table_writer.jobs.plan.parquet_settings import FileSettings
 from table_writer.jobs.plan.replace import replacing_schema
+from table_writer.jobs.plan.table_planner import TablePlanner, require_mode
 from table_writer.jobs.plan.types import partition_schema, table_schema
-from table_writer.metastore.settings import unusable_client
 from table_writer.model.entry import Key
 from table_writer.model.new_table import SchemaMode
-from table_writer.model.partition_value import Spellings, has_spellings
-from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, TableName, partition_name
-from table_writer.model.table_kind import parameter
-from table_writer.model.units import MIB
+from table_writer.model.partition_value import Spellings
+from table_writer.model.table import NULL_PARTITION, PartitionValues, TableName
 from table_writer.model.upload_spec import BatchLimits, UploadSpec
-from table_writer.model.write import (
-    Scope,
-    TableLayout,
-    WritePlan,
-    WrittenFiles,
-    every_partition,
-    new_write_id,
-    no_partition,
-)
+from table_writer.model.write import Scope, WritePlan, every_partition, new_write_id, no_partition
 from table_writer.model.write_mode import WriteMode
-from table_writer.protocol.log.known_log import name_log, require_known_log, shown_partitions
 from table_writer.protocol.log.listing import Listing
-from table_writer.protocol.log.owner import (
-    other_tables,
-    refuse_immovable,
-    refuse_left_log,
-    refuse_nested_roots,
-    require_in_place,
-    require_owner,
-    take_root,
-)
 from table_writer.protocol.table.open_table import OpenTable
-from table_writer.protocol.table.root_markers import refuse_marked_root, refuse_sink
 from table_writer.spark import few_rows, open_gateway
 from table_writer.spark.conditions import condition, is_settled
 from table_writer.spark.few_rows import FewRows
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, fetched, frame_of, quoted, spark_reason
 from table_writer.spark.types import cast_sql, exact_type, shown_type
 from table_writer.spark.widths import fixed_row_bytes
-from table_writer.storage.object_store import ObjectStore
-from table_writer.storage.table_files import existing_values
 
-LARGEST_PART_BYTES = 16 * MIB  # more memory per task for no speed that could be measured
 NUMBER: Final = "__table_writer_number"
 ALL_OF_IT: Final = "To replace all partitions call overwrite_table; to compact all, leave where out"
 
@@ -78,22 +54,23 @@ class PlannedWrite:
     few: FewRows | None = None  # the same rows, for the driver to upload if they are few; None: it must not
     existing: Collection[PartitionValues] = ()  # partitions that must not get a row
 
+    @property
+    def added_schema(self) -> str:
+        """The columns that the table is to get, as Spark's JSON; empty if there are none."""
+        return StructType(list(self.fitted.added)).json() if self.fitted.added else ""
+
     def with_plan(self, **changes: Any) -> PlannedWrite:
         """Return the same with a plan of which these fields are other ones."""
         return replace(self, plan=replace(self.plan, **changes))
 
 
-class Planner:
+class Planner(TablePlanner):
     """Plans writes to one table that was found writable; ``of_rows``: for a call that changes rows."""
 
     def __init__(self, opened: OpenTable, *, of_rows: bool = False) -> None:
-        self._opened = opened
+        super().__init__(opened)
         self._of_rows = of_rows
         self._mark = ""
-        self._table = opened.table
-        self._layout = opened.layout
-        self._store = opened.store
-        self._metastore = opened.metastore
         self._file_settings: FileSettings | None = None
 
     def marking(self, mark: str) -> Planner:
@@ -120,7 +97,7 @@ class Planner:
             write_id = options.write_uuid or new_write_id()
             spelled = self.spellings(df, existing)
             rows, spec = self.prepare(fitted, options, write_id, spelled if mode.facts.only_creates else frozenset())
-        notes, log_id, listing = self._own_root(reading, seen)
+        notes, log_id, listing = self._own_root(reading.result, seen)
         notes += self._note_on_renames() if spec is None else self.file_settings(df.sparkSession).notes()
         seen_bytes = self._seen_row_bytes(rows, data_schema, listing) if spec else 0
         spec = spec and replace(spec, batches=self._batches(rows, seen_bytes), is_marked=bool(self._mark))
@@ -164,16 +141,6 @@ class Planner:
         if options.where:
             scope(existing)
         return scope, existing
-
-    def base(self, based_on: int | None, listing: Listing) -> int | None:
-        """Return the version that the caller's rows are based on; refuse one that is yet to come."""
-        if based_on is not None and based_on > listing.newest:
-            raise InvalidInputError(
-                f"{self._table.name} has no version {based_on}: its newest is {listing.newest}. version_of(rows, table)"
-                " tells the version of rows that read() returned",
-                table=str(self._table.name),
-            )
-        return based_on
 
     def _base_of(self, rows: DataFrame, mode: WriteMode, options: WriteOptions, listing: Listing) -> int | None:
         """Return the version that rows are based on, as the call says it, or their own plan."""
@@ -255,75 +222,12 @@ class Planner:
             return no_partition
         return Where(df.sparkSession, options.where, partition_schema(self._table), str(self._table.name))
 
-    def first_write(self) -> tuple[str, ...]:
-        """Return what a person should know of a table that this library has not written yet.
-
-        Raises ``InvalidInputError`` if another table's files are in the way, or the metastore would not move the table.
-        """
-        self._opened.require_all_columns()
-        refuse_nested_roots(self._store, self._layout, self._table, other_tables(self._metastore, self._table))
-        now = shown_partitions(self._metastore, self._table)
-        refuse_left_log(self._layout, self._table, now.values())
-        require_known_log(self._store, self._layout, self._table, "", now)
-        refuse_marked_root(self._store, self._layout.root, self._table)
-        refuse_immovable(self._metastore, self._table)
-        unusable = unusable_client(self._opened.session.hive_client, self._metastore.stated_version())
-        stray = _stray_files(self._store, self._layout) if self._table.partition_columns else ()
-        return (*([unusable] if unusable else ()), *stray)
-
-    def _read_log(self, seen: Listing | None) -> tuple[str, Listing] | None:
-        """Return the id of the log and what a plan builds on; ``None`` before the first write, which begins the log."""
-        complete = self._opened.require_all_columns
-        log_id = require_owner(self._store, self._layout, self._opened.owner, complete=complete, notes_columns=True)
-        if not log_id:
-            return None
-        require_known_log(self._store, self._layout, self._table, log_id)
-        refuse_sink(self._store, self._layout.root, self._table)
-        return log_id, self._opened.listing_to_build_on(log_id, seen)
-
-    def _own_root(
-        self, reading: Future[tuple[str, Listing] | None], seen: Listing | None
-    ) -> tuple[tuple[str, ...], str, Listing]:
-        """Find out whose files these are; returns what a person should know, the id of the log, and what it says."""
-        require_in_place(self._store, self._layout, self._table)
-        found = reading.result()
-        if found is not None:
-            return (), *found
-        notes: list[str] = []
-        owner = self._opened.owner
-        log_id = take_root(self._store, self._layout, owner, first_write=lambda: notes.extend(self.first_write()))
-        name_log(self._metastore, self._table, self._layout, log_id)
-        return tuple(notes), log_id, self._opened.listing_to_build_on(log_id, seen)
-
     def spellings(self, df: DataFrame, existing: Iterable[PartitionValues]) -> Spellings:
-        """Sort partitions that exist by their values: another tool may have spelled one in its own way.
-
-        Raises ``InvalidInputError`` if two partitions are one value, or if a value depends on a time zone that is not
-        known.
-        """
-        time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone") or ""
-        try:
-            spelled = Spellings.of(existing, self._partition_types(), time_zone, table=str(self._table.name))
-            spelled.require_clear()
-        except InvalidInputError as error:
-            error.table = str(self._table.name)
-            raise
-        return spelled
+        """Sort partitions that exist by their values, in the session's time zone: see :meth:`spelled`."""
+        return self.spelled(existing, df.sparkSession.conf.get("spark.sql.session.timeZone") or "")
 
     def _partition_types(self) -> tuple[str, ...]:
         return tuple(shown_type(exact_type(field)) for field in partition_schema(self._table))
-
-    def _existing_partitions(self, mode: WriteMode, options: WriteOptions) -> Sequence[PartitionValues]:
-        """Read the partitions that exist, once, where it matters.
-
-        It does for a predicate, for the mode that refuses them, and for types of which one value has several texts.
-        """
-        is_read = options.where or mode.facts.only_creates or has_spellings(self._partition_types())
-        names = self._metastore.get_partition_names(self._table.name) if is_read else ()
-        if not mode.facts.only_creates:
-            return names
-        found = self._metastore.get_partitions(self._table, names)
-        return sorted(existing_values(self._store, self._layout, found))
 
     def _spec(
         self,
@@ -333,34 +237,12 @@ class Planner:
         options: WriteOptions,
         existing: Container[PartitionValues],
     ) -> UploadSpec:
-        config, conf = self._opened.config, rows.sparkSession.conf
-        settings = self.file_settings(rows.sparkSession)
-        return UploadSpec(
-            write_id=write_id,
-            key_prefix=self._layout.data(write_id).key,
-            store=self._opened.store_settings,
-            data_columns=tuple(data_schema.names),
-            partition_columns=tuple(column.name for column in self._table.partition_columns),
-            file_options=replace(
-                file_options(
-                    self._table,
-                    lambda name, default: conf.get(name, default) or default,
-                    settings,
-                    data_schema.json(),
-                    self._opened.session.spark_version,
-                ),
-                file_name_prefix=config.file_name_prefix,
-            ),
-            part_size_bytes=config.part_size_bytes
-            or min(self._opened.tuning.part_bytes or LARGEST_PART_BYTES, LARGEST_PART_BYTES),
-            upload_threads=config.upload_threads,
-            max_open_files=config.max_open_files,
-            buffer_bytes=config.buffer_bytes,
-            row_group_bytes=config.row_group_bytes or settings.number("parquet.block.size", 128 * MIB),
-            target_file_bytes=options.target_file_bytes,
-            most_figures=config.most_figures if self._metastore.keeps_statistics(self._table) else 0,
-            existing=existing,
+        conf, settings = rows.sparkSession.conf, self.file_settings(rows.sparkSession)
+        version = self._opened.session.spark_version
+        encoding = file_options(
+            self._table, lambda name, default: conf.get(name, default) or default, settings, data_schema.json(), version
         )
+        return self.upload_spec(write_id, data_schema.names, encoding, settings, options, existing)
 
     def _require_no_renames(self) -> None:
         """Refuse a write whose files S3 would copy, where the config says so: it may be large."""
@@ -397,44 +279,6 @@ def require_batch(df: DataFrame, table: TableName) -> None:
             f" df.writeStream.foreachBatch(writer.for_each_batch({str(table)!r}, mode='append', query_name=...))",
             table=str(table),
         )
-
-
-def require_mode(mode: WriteMode, options: WriteOptions, table: TableName, *, partitioned: bool) -> None:
-    """Refuse a mode that the table has no use for, and options that the mode has none for."""
-    options.require_fit(mode)
-    if not partitioned and mode.facts.needs_partitions:
-        raise InvalidInputError(
-            f"{table} is not partitioned, so {mode.value} has nothing to tell apart: use append"
-            f" ({WriteMode.APPEND.facts.replaces}) or overwrite_table ({WriteMode.OVERWRITE_TABLE.facts.replaces})."
-            " Nothing was written.",
-            table=str(table),
-        )
-    if partitioned and options.schema == "replace":
-        raise InvalidInputError(
-            f"{table} is partitioned, and each partition keeps columns of its own: schema='replace' would not reach"
-            " them. Add columns with schema='evolve', or write into a new table. Nothing was written.",
-            table=str(table),
-        )
-
-
-def refuse_immutable(table: Table, mode: WriteMode) -> None:
-    """Refuse what Hive refuses: to add rows to a table that says that it is never added to."""
-    if mode.facts.keeps_rows and parameter(table, "immutable") == "true":
-        raise InvalidInputError(
-            f"{table.name} is immutable, so Hive adds no rows to it: overwrite, or ALTER TABLE {table.name.sql} UNSET"
-            " TBLPROPERTIES ('immutable'). Nothing was written.",
-            table=str(table.name),
-        )
-
-
-def _stray_files(store: ObjectStore, layout: TableLayout) -> list[str]:
-    """Report files that belong to no partition; markers such as ``_SUCCESS`` are no data."""
-    names = [key.rpartition("/")[2] for key in store.list_files(layout.root.key)]
-    data = [name for name in names if not name.startswith(("_", "."))]
-    if not data:
-        return []
-    shown = few(data, most=3)
-    return [f"{counted(len(data), 'file')} directly in {layout.root}: {shown}. No partition reads them; they stay."]
 
 
 class Where:
@@ -527,24 +371,3 @@ def typed_partition_value(spark: SparkSession, field: StructField) -> Column:
     if isinstance(kind, CharType) and as_char and is_on("readSideCharPadding"):
         value = F.rpad(value, F.greatest(F.lit(kind.length), F.char_length(value)), F.lit(" "))
     return value.alias(field.name, metadata=field.metadata)
-
-
-def require_inside(staged: WrittenFiles) -> None:
-    """Refuse rows of partitions that the predicate of a write does not select."""
-    plan = staged.plan
-    if not plan.where:
-        return
-    inside = plan.scope([partition.values for partition in staged.partitions])
-    outside = [partition for partition in staged.partitions if partition.values not in inside]
-    if outside:
-        columns = [column.name for column in plan.table.partition_columns]
-        named = (
-            f"{partition_name(columns, partition.values)} ({counted(partition.rows, 'row')})" for partition in outside
-        )
-        raise InvalidInputError(
-            f"the DataFrame has rows in {counted(len(outside), 'partition')} of {plan.table.name} that"
-            f" where={plan.where!r} does not select: {few(named, most=3)}. Nothing was"
-            " published. Filter them out, or widen the predicate.",
-            table=str(plan.table.name),
-            write_id=plan.write_id,
-        )

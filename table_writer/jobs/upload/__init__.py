@@ -10,6 +10,7 @@ Tasks run on executors: ``FILES_OF_TASKS`` in :mod:`table_writer.version` is all
 ``arrays``        small Arrow arrays, made without pandas
 ``figures``       figures of a file's columns, counted while it is encoded
 ``parts``         encoded bytes on their way to the store, and the undo of it
-``job``           runs tasks on Spark and checks their messages; or steps 2 and 3 by Spark's own writer
+``messages``      the messages of tasks, checked against each other
+``job``           runs tasks on Spark; or steps 2 and 3 by Spark's own writer
 ================  ======================================================================
 """

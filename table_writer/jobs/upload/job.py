@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from operator import and_, itemgetter
+from operator import and_
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from table_writer.errors import CheckFailedError, StorageError, TableWriterError, WideRowError
+from table_writer.errors import CheckFailedError, TableWriterError, WideRowError
+from table_writer.jobs.upload.messages import check_messages
 from table_writer.jobs.upload.task import MESSAGE_COLUMN, map_function, upload_rows
-from table_writer.model.message import CommitMessage, CommitMessages, names_of_task
-from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name, partition_values
+from table_writer.model.message import CommitMessages
+from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_values
 from table_writer.model.upload_spec import BatchLimits, UploadSpec
 from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
 from table_writer.progress import current
@@ -89,35 +90,6 @@ def _messages(spark: SparkGateway, rows: DataFrame, spec: UploadSpec) -> CommitM
             return (rows if are_counted else weighed_by_spark(rows)).mapInArrow(send, MESSAGES).collect()
 
     return check_messages((row[MESSAGE_COLUMN] for row in spark.run(spec.write_id, collect)), spec)
-
-
-def check_messages(sent: Iterable[bytes | bytearray], spec: UploadSpec) -> CommitMessages:
-    """Return the messages in the order of their tasks.
-
-    A ``StorageError`` says that a task is missing or there twice, or that a file is not where files of this write are.
-    """
-    by_task: list[tuple[int, bytes | bytearray]] = []
-    for data in sent:
-        message = CommitMessage.from_bytes(data)
-        _require_places(message, spec)
-        by_task.append((message.task_index, data))
-    by_task.sort(key=itemgetter(0))
-    indices = [task_index for task_index, _ in by_task]
-    if indices != list(range(len(indices))):
-        raise StorageError(f"tasks did not answer exactly once each: {indices}", write_id=spec.write_id)
-    return CommitMessages(tuple(data for _, data in by_task))
-
-
-def _require_places(message: CommitMessage, spec: UploadSpec) -> None:
-    """Refuse a file that is not in its partition's directory; what is named by another task is no message at all."""
-    if message.write_id != spec.write_id:
-        raise StorageError(f"a task answered for write {message.write_id}", write_id=spec.write_id)
-    names = names_of_task(spec.write_id, message.task_index, spec.file_options.file_name_prefix)
-    for upload in message.uploads:
-        directory = partition_name(spec.partition_columns, upload.partition_values)
-        prefix = f"{spec.key_prefix}{directory}/" if directory else spec.key_prefix
-        if not upload.key.startswith(f"{prefix}{names}") or "/" in upload.key.removeprefix(prefix):
-            raise StorageError(f"{upload.key} is not a file of partition {directory!r}", write_id=spec.write_id)
 
 
 def write_by_spark(rows: DataFrame, schema: StructType, plan: WritePlan, opened: OpenTable) -> WrittenFiles:

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 
 from table_writer.errors import InvalidInputError
 from table_writer.jobs.upload.arrays import one_binary
@@ -31,6 +30,8 @@ def map_function(spec: UploadSpec) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return the function for ``DataFrame.mapInArrow``: yields one row, the task's commit message."""
 
     def upload(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext  # noqa: PLC0415 - rows may come without Spark
+
         context = TaskContext.get()
         assert context is not None  # noqa: S101 - Spark runs this
         pa.set_cpu_count(1)  # Spark runs a task per core

@@ -47,10 +47,9 @@ def restore_partitions(
     recovery = Recovery(opened, partial(_is_lost, opened))
     restore = _Restore(opened, recovery, chosen)
     added = preview(restore) if dry_run else run(restore)
-    is_open = added.version is not None and opened.log.slots.stored_outcome(added.version) is None
-    if chosen is not None or is_open:  # who would look further has to wait for the claim
-        return added
     try:
+        if chosen is not None or _is_open(opened, added.version):  # who would look further has to wait for the claim
+            return added
         notes = _put_back(opened, recovery, dry_run=dry_run)
     except TableWriterError as error:
         if added.version is None:
@@ -58,6 +57,11 @@ def restore_partitions(
         # readers see what was added: an error would promise that they do not
         notes = (f"partitions at older rows were not put back, run it again: {error.message}",)
     return replace(added, notes=added.notes + notes)
+
+
+def _is_open(opened: OpenTable, version: int | None) -> bool:
+    """Return whether the outcome of an own entry is not on record yet."""
+    return version is not None and opened.log.slots.stored_outcome(version) is None
 
 
 def _put_back(opened: OpenTable, recovery: Recovery, *, dry_run: bool) -> tuple[str, ...]:
