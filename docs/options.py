@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 from numpydoc.docscrape import NumpyDocString
 
 from table_writer import CompactOptions, NewTable, RowOptions, WriteOptions
+from table_writer.arrow.writer import ArrowKeywords
 from table_writer.config import (
     CompactKeywords,
     NewTableKeywords,
@@ -33,6 +34,7 @@ DOCUMENTED_BY: Final[Mapping[type, type]] = {
     SelectedRowKeywords: RowOptions,
     MergeKeywords: RowOptions,
     NewTableKeywords: NewTable,
+    ArrowKeywords: WriteOptions,
 }
 MODES: Final = {mode.value for mode in WriteMode}
 LAST: Final = re.compile(r"(\w+, )*\*\*(?P<name>\w+)")  # the entry of the options, perhaps with arguments before

@@ -19,6 +19,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import table_writer
 from table_writer import (
+    ArrowWriter,
     CompactOptions,
     GlueSettings,
     InvalidInputError,
@@ -102,6 +103,7 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {  # by annotation, what may be use
     "Severity": frozenset(),
     "SchemaChoice": frozenset(),
     "MergeSchema": frozenset(),
+    "ArrowSchema": frozenset(),
     "Engine": frozenset(),
     "Carry": frozenset(),
     "Distribution": frozenset(),
@@ -212,6 +214,12 @@ def writer_without_spark() -> TableWriter:
     return writer
 
 
+def arrow_without_store() -> ArrowWriter:
+    writer = ArrowWriter(services=NoServices())
+    writer._steps = writer._services = Reached()  # type: ignore[assignment]
+    return writer
+
+
 def staged_without_spark() -> StagedWrite:
     staged = object.__new__(StagedWrite)
     staged._is_over = True
@@ -231,6 +239,7 @@ def batch(*given: object, **named: object) -> None:
 
 
 CONSTRUCTORS: Final = (
+    ArrowWriter,
     TableWriter,
     Maintenance,
     TableWriterConfig,
@@ -247,6 +256,7 @@ CALLS: Final[dict[str, Callable[..., Any]]] = {
     **dict(methods(TableWriter, writer_without_spark)),
     **dict(methods(Maintenance, lambda: World().keeper)),
     **dict(methods(StagedWrite, staged_without_spark)),
+    **dict(methods(ArrowWriter, arrow_without_store)),
     **{function.__name__: function for function in CHECKS},
     "lakehouse": lakehouse,
     "read_arrow": read_arrow,

@@ -25,7 +25,6 @@ LISTED_FILE: Final = re.compile(r"^``(\w+)``  +\w", re.MULTILINE)
 TREE_LINE: Final = re.compile(r"^[├└]─ (.*?)(?:   |$)", re.MULTILINE)
 GATEWAYS: Final = ("storage", "metastore", "spark", "testing")
 """They are what the others call: a call in there is no decision."""
-STEPS: Final = ("plan", "upload", "complete", "check", "operations")
 
 
 @cache
@@ -205,15 +204,11 @@ def test_entries_are_claimed_in_one_place() -> None:
 
 
 def test_one_file_knows_the_order_of_the_steps() -> None:
-    knows_all = set()
-    for name, file in product_files():
-        modules = {
-            module.removeprefix("table_writer.").removeprefix("jobs.").removeprefix("protocol.")
-            for module in imported_by(file)
-        }
-        if {module.split(".")[0] for module in modules} >= set(STEPS):
-            knows_all.add(name)
-    assert knows_all == {"jobs/run.py"}
+    """A write is registered, and then published: whoever does both has the order."""
+    parts = ("RunningWrite(", "Publisher(")
+    assert {name for name, file in product_files() if all(one in file.read_text() for one in parts)} == {
+        "jobs/order.py"
+    }
 
 
 def pure_modules() -> list[str]:
@@ -234,14 +229,14 @@ def test_what_is_called_pure_imports_nothing_that_reads_or_writes(name: str) -> 
 STANDARD: Final = sys.stdlib_module_names - {"socket", "subprocess", "os", "io", "pathlib", "time"}
 
 
-def test_executors_need_no_requirement_but_pyarrow_botocore_and_spark_itself() -> None:
+def test_executors_need_no_requirement_but_pyarrow_and_botocore() -> None:
     requirements = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     names = {re.split(r"[^\w.-]", text)[0].lower().replace("-", "_") for text in requirements} | {"botocore"}
     opened = "table_writer.storage.s3.store"  # by its settings
     modules = f"table_writer.jobs.upload.task, table_writer.storage.worker, {opened}"
     program = f"import sys, {modules}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True).stdout
-    assert names & {module.split(".")[0].lower() for module in loaded.split()} == {"pyarrow", "botocore", "pyspark"}
+    assert names & {module.split(".")[0].lower() for module in loaded.split()} == {"pyarrow", "botocore"}
 
 
 def test_no_file_but_a_store_s_own_asks_for_a_scheme() -> None:

@@ -1,7 +1,7 @@
 """Writes without Spark: rows from anything with Arrow's C stream, and the promise, the log and the loop of all writes.
 
 ==========  ==============================================================================
-``writer``  ``ArrowWriter``, which users call
+``writer``  the face: what users call
 ``steps``   steps 1 to 4 for such rows; their order is :class:`table_writer.jobs.order.Order`
 ``rows``    rows as their batches come, in the shape of the table
 ``fields``  the columns of a table: their types in Arrow, and as Spark's JSON has them

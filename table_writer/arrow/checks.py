@@ -21,13 +21,20 @@ from table_writer.reports.checks import CheckResults
 SETTINGS: Final[Mapping[str, str]] = {"spark.sql.caseSensitive": "false", "spark.sql.session.timeZone": "UTC"}
 
 
+class _TakesSparkError(Exception):
+    """A check has asked the rows."""
+
+
+OF_NO_SESSION: Final = (_TakesSparkError, AssertionError, RuntimeError)  # ours, and PySpark's own
+
+
 class _NoSession:
     """What checks ask a session for: its settings, as they are by default; and no query."""
 
     conf: Final = SETTINGS
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise InvalidInputError("it asks the rows, which takes Spark")
+        raise _TakesSparkError(name)
 
 
 def require_answerable(checks: Sequence[Check], opened: OpenTable) -> None:
@@ -36,7 +43,7 @@ def require_answerable(checks: Sequence[Check], opened: OpenTable) -> None:
     for check in checks:
         try:
             check.bind(target)
-        except (AssertionError, RuntimeError) as error:  # PySpark's own, where no session is
+        except OF_NO_SESSION as error:
             raise _refused(check, opened) from error
 
 
@@ -49,7 +56,7 @@ def results_of(checks: Sequence[Check], files: WrittenFiles, opened: OpenTable) 
 def _answer(check: Check, question: Question, facts: Facts, opened: OpenTable) -> CheckResult:
     try:
         found = question.result_without_read(facts)
-    except (AssertionError, RuntimeError):
+    except OF_NO_SESSION:
         found = None
     if found is None:
         raise _refused(check, opened)

@@ -49,7 +49,7 @@ class _ArrowLook(LookAhead):
         report = PlanReport(
             table=str(opened.table.name),
             mode=self._mode.value,
-            base_version=state.newest if based_on is None else based_on,
+            base_version=state.newest if based_on is None else int(based_on),
             notes=notes,
         )
         try:

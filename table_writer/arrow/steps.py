@@ -119,7 +119,7 @@ class ArrowPlanner(TablePlanner):
             table=table,
             layout=self._layout,
             schema=data_json,
-            base_version=listing.newest if based_on is None else based_on,
+            base_version=listing.newest if based_on is None else int(based_on),
             based_on=based_on,
             checkpoint=listing.listed_after,
             in_doubt=listing.in_doubt,
@@ -160,6 +160,10 @@ class ArrowSource:
             refuse_immutable(opened.table, call.mode)
             seen = opened.require_new_key(Key(call.options.idempotency_key), frozenset())
             self._planned = ArrowPlanner(opened, call).plan(seen)
+            if call.checks:
+                from table_writer.arrow.checks import require_answerable  # noqa: PLC0415 - checks take PySpark
+
+                require_answerable(call.checks, opened)
             self._announcement.concerns(opened, write_id=self._planned.plan.write_id)
         return opened, self._planned
 

@@ -31,11 +31,16 @@ class Filters:
 
 def sql_of(where: Any) -> str:
     """Spell filters as SQL: who publishes a staged write may have Spark to ask."""
-    groups = [where] if isinstance(where, list) and all(isinstance(one, tuple) for one in where) else where
-    if not isinstance(groups, list):
+    groups = [where] if isinstance(where, list) and where and isinstance(where[0], tuple) else where
+    if not isinstance(groups, list) or not groups or not all(map(_is_group, groups)):
         raise InvalidInputError(f'where={where!r}: expected filters, as in [("dt", ">=", "2024-01-01")]')
     spelled = [" AND ".join(map(_filter, group)) for group in groups]
     return spelled[0] if len(spelled) == 1 else " OR ".join(f"({one})" for one in spelled)
+
+
+def _is_group(given: object) -> bool:
+    is_list = isinstance(given, list) and bool(given)
+    return is_list and all(isinstance(one, tuple) and len(one) == 3 and isinstance(one[0], str) for one in given)
 
 
 def _filter(given: tuple[str, str, Any]) -> str:

@@ -22,11 +22,13 @@ from table_writer.reports.plan_report import PlanReport
 from table_writer.reports.staged_report import StagedDetail, staged_detail
 from table_writer.reports.write_result import WriteResult
 
+ArrowSchema = Literal["strict", "allow_missing"]
+
 
 class ArrowKeywords(TypedDict, total=False):
     """The keywords of writes without Spark; :class:`~table_writer.WriteOptions` says what they mean."""
 
-    schema: Literal["strict", "allow_missing"]
+    schema: ArrowSchema
     target_file_bytes: int | None
     if_empty: EmptyAction
     carry: Carry
