@@ -939,7 +939,7 @@ class Maintenance:
         from table_writer.model.location import Location
 
         place = Location.parse(store)
-        return examine_opened(place, lambda: self._services.store_of(place))
+        return examine_opened(place, lambda: self._services.open_another(place))
 
     def adopt(self, table: str, *, accept_loss: bool = False) -> None:
         """Declare that the files below a table's root are this table's, after it was renamed, moved or created again.

@@ -39,8 +39,9 @@ def sql_of(where: Any) -> str:
 
 
 def _is_group(given: object) -> bool:
-    is_list = isinstance(given, list) and bool(given)
-    return is_list and all(isinstance(one, tuple) and len(one) == 3 and isinstance(one[0], str) for one in given)
+    if not isinstance(given, list) or not given:
+        return False
+    return all(isinstance(one, tuple) and len(one) == 3 and isinstance(one[0], str) for one in given)
 
 
 def _filter(given: tuple[str, str, Any]) -> str:

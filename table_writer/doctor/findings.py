@@ -63,8 +63,11 @@ def dry_run_of_vacuum(opened: OpenTable, *, force: bool = False) -> tuple[Look, 
 
 
 def publishes_in_doubt(history: History, name: TableName) -> Iterator[Finding]:
-    """Name each publish in doubt, and each vacuum whose process has died; a publish may be at work."""
-    for record in history.records.in_doubt:
+    """Name each publish in doubt, and each vacuum whose process has died; a publish may be at work.
+
+    An erasure is in doubt on purpose until a vacuum has deleted what it names.
+    """
+    for record in (one for one in history.records.in_doubt if not one.entry.meaning.erases):
         entry, is_over = record.entry, claim_is_over(record.entry, record.age_seconds)
         writer = f"{entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
         doubt = f"version {entry.version} is in doubt: the {entry.operation.value} of {writer}"

@@ -63,7 +63,7 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
     if look is None:  # then only the entries that can be read say where partitions are
         traces = look_for_traces(opened.store, opened.layout)
         look = Look(traces, history, opened.metastore.get_all_partitions(opened.table))
-    states = placements_now(look.history, {*look.history.state.current_partitions, *look.partitions}, look.partitions)
+    states = placements_now(look.history, look.partitions, look.partitions)
     troubles = sorted(
         _troubles(opened, look, states, entries, refusal), key=lambda trouble: HEALTHS.index(trouble.health)
     )

@@ -292,7 +292,7 @@ def forgotten_partitions(subject: Subject) -> Iterable[Finding]:
 
 def _placements(subject: Subject) -> Placements:
     history = subject.history()
-    return placements_now(history, history.state.current_partitions, subject.partitions())
+    return {values: where for values, where in placements_now(history, subject.partitions()).items() if where}
 
 
 def files(subject: Subject) -> Iterable[Finding]:
@@ -302,7 +302,7 @@ def files(subject: Subject) -> Iterable[Finding]:
         values for record in history.records.publishes_in_doubt for values in record.entry.partition_values
     }
     own_values = []
-    for values in sorted(placements.keys() - doubtful_values):
+    for values in sorted((placements.keys() & history.state.current_partitions.keys()) - doubtful_values):
         location = history.state.current_partitions[values].partition.new_location
         is_ours = location is not None and history.layout.write_id_of(Location.parse(location)) is not None
         if is_ours and placements[values] is Placement.IN_PLACE:

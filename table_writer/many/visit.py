@@ -16,6 +16,7 @@ from table_writer.model.table_kind import format_of_others
 from table_writer.protocol.log.known_log import log_named_here
 from table_writer.protocol.log.placements import Placement
 from table_writer.protocol.table.open_table import OpenTable
+from table_writer.protocol.table.present import placements_now
 from table_writer.protocol.table.services import Services, require_table
 from table_writer.protocol.vacuum.due import vacuum_ages
 from table_writer.protocol.vacuum.remover import interrupted
@@ -92,7 +93,7 @@ class TableVisit:
     def _status(self, opened: OpenTable) -> TableStatus:
         opened.require_owner()
         look, vacuumed = dry_run_of_vacuum(opened)
-        history, placements = look.history, look.placements()
+        history, placements = look.history, placements_now(look.history, look.partitions)
         findings = (*publishes_in_doubt(history, opened.table.name), *misplaced_partitions(opened, placements))
         behind = [values for values, where in placements.items() if where is Placement.BEHIND]
         in_doubt = (*vacuumed.in_doubt, *(entry.version for entry in interrupted(history)))

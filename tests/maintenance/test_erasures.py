@@ -1114,3 +1114,16 @@ def test_what_another_tool_has_pointed_readers_back_to_is_not_erased() -> None:
     world.pointed_by_another_tool("d1", before["d1"].location)
     erased = erase(world)
     assert [deletion.location for deletion in erased.deletes] == [before["d2"].location]
+
+
+def test_an_erasure_that_waits_for_its_vacuum_is_no_dead_one() -> None:
+    world = World()
+    world.write({"d1": ids(1, 2)})
+    world.write({"d1": ids(2, 3)})
+    purge(world, ANN)
+    world.wait_out_claims()
+    [status] = world.keeper.tables().tables
+    assert (status.in_doubt, status.health) == ((), "ok")
+    found = {finding.check: finding.status for finding in world.keeper.doctor(T).findings}
+    assert found["log"] == "ok"
+    assert found["erasures"] != "ok"

@@ -443,3 +443,20 @@ def test_a_late_drop_of_what_a_late_call_had_added_gives_up_no_write_that_was_to
     world.wait_out_claims()
     assert world.keeper.recover(T).settled[told] == "published"
     assert world.rows()["d3"] == rows(9)
+
+
+def test_a_partition_that_a_late_call_has_added_and_no_version_has_is_told_everywhere() -> None:
+    world = written({"d1": rows(1)})
+    create = partial(world.write, {"d3": rows(30)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
+    come = without_answer(world, create, "add_partitions")
+    move(world, "d3", "x", 77)
+    world.recover_later()
+    world.dropped_by_another_tool("d3")
+    come()
+    [status] = world.keeper.tables().tables
+    assert (status.behind, status.health) == (("dt=d3",), "behind")
+    placement = next(one for one in world.keeper.doctor(T).findings if one.check == "partition locations")
+    assert placement.status == "error"
+    assert "dt=d3" in placement.message
+    [_, told] = world.keeper.partitions(T).partitions
+    assert told.note == "a late call of a write that was given up; `recover` undoes it"

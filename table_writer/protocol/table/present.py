@@ -31,23 +31,26 @@ NOT_KNOWN: Final = "not known"
 
 
 def placements_now(
-    history: History, wanted: Iterable[PartitionValues], now: Mapping[PartitionValues, Partition]
+    history: History, now: Mapping[PartitionValues, Partition], others: Iterable[PartitionValues] = ()
 ) -> dict[PartitionValues, Placement | None]:
-    """Say where the metastore has partitions, at a moment at which publishes may be at work; ``None``: not in the log.
+    """Say where the metastore has the log's partitions, at a moment at which publishes may be at work, and some others.
 
     What a publish in doubt names is in doubt, unless readers find it where the newest published entry has put it.
+    ``None``: the log does not know it, or no version has it and no late call has brought it.
     """
-    doubtful = _doubtful(history)
+    doubtful, known = _doubtful(history), history.placements
 
     def where(values: PartitionValues) -> Placement | None:
         current, seen = history.state.current_partitions.get(values), now.get(values)
-        placement = None if current is None else history.placements.of(values, None if seen is None else seen.location)
+        here = None if seen is None else seen.location
+        is_known = current is not None or known.correction_of(values, here) is not None
+        placement = known.of(values, here) if is_known else None
         is_found = (
             current is not None and current.partition.new_location is not None and placement is Placement.IN_PLACE
         )
         return Placement.IN_DOUBT if values in doubtful and not is_found else placement
 
-    return {values: where(values) for values in wanted}
+    return {values: where(values) for values in {*known.known_values, *others}}
 
 
 def _doubtful(history: History) -> dict[PartitionValues, int]:
@@ -68,7 +71,7 @@ class Present:
         self._wanted = (
             sorted({*self._now, *history.state.current_partitions}) if wanted is None else list(dict.fromkeys(wanted))
         )
-        self._where = placements_now(history, self._wanted, self._now)
+        self._where = placements_now(history, self._now, self._wanted)
         self._doubtful = _doubtful(history)
         self._held = history.state.current_contents()
 
@@ -100,6 +103,8 @@ class Present:
             return self._partition(values, IN_DOUBT, note)
         if values not in self._existing:
             return self._partition(values, MISSING, _why_missing(current))
+        if current is None and self._where[values] is Placement.BEHIND:
+            return self._partition(values, NOT_KNOWN, "a late call of a write that was given up; `recover` undoes it")
         if current is None:
             why = "another tool has written it, if anybody has, and of when its rows are, the log can't know"
             return self._partition(values, NOT_KNOWN, why)

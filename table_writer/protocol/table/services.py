@@ -109,6 +109,7 @@ class Services:
         self.metastore = self._open_metastore()
         self._sleep = sleep
         self._memory: dict[tuple[str, Place], Any] = {}
+        self._open_anew = open_object_store
         self._open_object_store = cache(open_object_store)  # a client of S3 takes 100 to 200 ms to make
 
     @classmethod
@@ -136,6 +137,10 @@ class Services:
     def store_of(self, location: Location) -> ObjectStore:
         """Return the store of a location, which may be another bucket than its table's."""
         return self._open_object_store(settings_for(location, self.session.hadoop, self.config.s3))
+
+    def open_another(self, location: Location) -> ObjectStore:
+        """Open the store of a location once more, with a client that nobody else has."""
+        return self._open_anew(settings_for(location, self.session.hadoop, self.config.s3))
 
     def open_known_table(self, table: Table) -> OpenTable:
         """Open the store of a table that was looked up already."""
