@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from table_writer import TableWriter, TableWriterConfig
 from table_writer.config import Engine
 from table_writer.jobs.complete import Completer
-from table_writer.protocol.log.table_log import TableLog
+from table_writer.protocol.log.slots import Slots
 from table_writer.protocol.operations import in_place
 from table_writer.protocol.operations.switch import Switch
 from table_writer.storage.s3.store import S3Store
@@ -30,18 +30,18 @@ MOMENTS: dict[str, tuple[type, str, str]] = {
     BY_THE_DRIVER[1]: (S3Store, "upload_part", "after"),
     "before complete": (Completer, "complete", "before"),
     "after complete": (Completer, "complete", "after"),
-    "before the claim": (TableLog, "claim", "before"),
-    "after the claim": (TableLog, "claim", "after"),
+    "before the claim": (Slots, "claim", "before"),
+    "after the claim": (Slots, "claim", "after"),
     "before the switch": (Switch, "apply", "before"),
     "after the switch": (Switch, "apply", "after"),
-    "after its outcome": (TableLog, "record_outcome", "after"),
+    "after its outcome": (Slots, "record_outcome", "after"),
 }
 IN_PLACE: dict[str, tuple[type, str, str]] = {
-    "before the claim": (TableLog, "claim", "before"),
-    "after the claim": (TableLog, "claim", "after"),
+    "before the claim": (Slots, "claim", "before"),
+    "after the claim": (Slots, "claim", "after"),
     "after the alter": (Switch, "apply", "after"),
     "between two copies": (S3Store, "copy", "after"),
-    "before its outcome": (TableLog, "record_outcome", "before"),
+    "before its outcome": (Slots, "record_outcome", "before"),
 }
 
 

@@ -226,7 +226,7 @@ def test_an_hour_that_no_name_of_a_partition_tells_from_the_one_before_is_refuse
         writer.append(hours.of(1, 1, 2), hours.name, engine=engine)
     plan = writer.plan(hours.of(1, 1), hours.name)
     assert "1 of 1 rows are of the second of two hours" in plan.schema.problems[0]
-    with pytest.raises(InvalidInputError, match="are of the second of two hours"):
+    with pytest.raises(SchemaMismatchError, match="are of the second of two hours"):
         writer.merge(hours.of(1, 1), hours.name, on=["hour", "id"])
     spark.conf.set(SESSION_ZONE, "UTC")
     assert hours.rows() == [(0, 0), (1, 0), (2, 0), (3, 0)]
