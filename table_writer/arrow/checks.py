@@ -11,6 +11,7 @@ from pyspark.sql.types import StructField, StructType
 
 from table_writer.arrow.fields import table_fields
 from table_writer.check.check import Audit, Check, Facts, Question
+from table_writer.check.writes import function_check
 from table_writer.errors import InvalidInputError
 from table_writer.jobs.replaced import replaced_partitions, replaced_rows
 from table_writer.model.check_result import CheckResult
@@ -41,6 +42,8 @@ def require_answerable(checks: Sequence[Check], opened: OpenTable) -> None:
     """Refuse checks that do not fit the table, or that no footer ever answers, before a row is read."""
     target = Facts(_audit(opened)).target
     for check in checks:
+        if getattr(check.rule, "func", None) is function_check:
+            raise _refused(check, opened)
         try:
             check.bind(target)
         except OF_NO_SESSION as error:

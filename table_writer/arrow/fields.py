@@ -16,6 +16,7 @@ from table_writer.model.table import Table
 from table_writer.read.types import PARTITION_TYPES, arrow_schema, sparks_fields
 
 LIMITED: Final = re.compile(r"(?P<kind>char|varchar)\((?P<length>\d+)\)", re.IGNORECASE)
+INSTANTS: Final = frozenset({"timestamp", "timestamp with local time zone"})
 OF_SPARK: Final[Mapping[Any, str]] = {
     pa.int8(): "byte",
     pa.int16(): "short",
@@ -106,10 +107,25 @@ def _require_writable(table: Table, name: str, declared: str, kind: Any, describ
             f"{table.name} takes Spark: column {name} is {declared}, whose lengths only Spark checks",
             table=str(table.name),
         )
+    if _requires_values(described["type"]):
+        raise InvalidInputError(
+            f"{table.name} takes Spark: column {name} has fields or elements that are NOT NULL", table=str(table.name)
+        )
     if isinstance(described["type"], dict) and described["type"].get("type") == "udt":
         raise InvalidInputError(
             f"{table.name} takes Spark: column {name} has a user-defined type", table=str(table.name)
         )
+
+
+def _requires_values(kind: Any) -> bool:
+    """Return whether something inside a type may not be null."""
+    if not isinstance(kind, dict):
+        return False
+    fields = kind.get("fields", ())
+    inner = [one["type"] for one in fields] + [kind.get(name) for name in ("elementType", "keyType", "valueType")]
+    flags = [one.get("nullable", True) for one in fields]
+    flags += [kind.get(name, True) for name in ("containsNull", "valueContainsNull")]
+    return not all(flags) or any(map(_requires_values, inner))
 
 
 def _described(field: Any, declared: str, comment: str) -> dict[str, Any]:
@@ -117,7 +133,9 @@ def _described(field: Any, declared: str, comment: str) -> dict[str, Any]:
     metadata = {"comment": comment} if comment else {}
     if LIMITED.fullmatch(declared.strip()):
         metadata[CHAR_VARCHAR] = declared.strip().lower()
-    return {"name": field.name, "type": _json_type(field.type), "nullable": True, "metadata": metadata}
+    is_instant = declared.strip().lower() in INSTANTS  # of a partition column pyarrow's type does not tell
+    kind = "timestamp" if is_instant else _json_type(field.type)
+    return {"name": field.name, "type": kind, "nullable": True, "metadata": metadata}
 
 
 def _json_type(kind: Any) -> Any:

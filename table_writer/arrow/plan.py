@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from table_writer.arrow.fields import TableField
 from table_writer.arrow.steps import ArrowCall, ArrowPlanner
-from table_writer.errors import InvalidInputError, SchemaMismatchError
-from table_writer.jobs.look_ahead import LookAhead
+from table_writer.errors import InvalidInputError, SchemaMismatchError, few
+from table_writer.jobs.look_ahead import USUAL_DATE, LookAhead
 from table_writer.model.entry import Key
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import NULL_PARTITION, PartitionValues
@@ -38,11 +38,12 @@ class _ArrowLook(LookAhead):
         opened, options = self._opened, self._options
         opened.require_owner()
         state = opened.log.lister.read()
-        notes: tuple[str, ...] = ()
+        notes = (*self._planner.settings.notes(),)
+        notes += tuple(f"version {one} is in doubt: a write that meets it resolves it first" for one in state.in_doubt)
         refusals: tuple[str, ...] = ()
         if not (state.ids or state.newest):
             try:
-                notes = self._planner.first_write()
+                notes += self._planner.first_write()
             except InvalidInputError as error:
                 refusals = (error.message,)
         based_on = self._planner.base(options.based_on, state)
@@ -57,6 +58,10 @@ class _ArrowLook(LookAhead):
         except RepeatedError as repeated:
             note = f"idempotency_key={options.idempotency_key!r} was published as version {repeated.entry.version}"
             return replace(report, notes=(*notes, f"{note}: the call would do nothing"))
+        if self._call.checks:
+            from table_writer.arrow.checks import require_answerable  # noqa: PLC0415 - checks take PySpark
+
+            require_answerable(self._call.checks, opened)
         try:
             rows = self._planner.fitted()
             counts = _rows_by_partition(rows, self._planner.fields)
@@ -75,8 +80,21 @@ class _ArrowLook(LookAhead):
                 *self._problems(planned),
                 *self._conflicts_since(based_on, [partition.values for partition in planned if partition.rows]),
                 *self._uncopied_partitions(now),
+                *self._unwritable_dates(counts),
             ),
         )
+
+    def _unwritable_dates(self, counts: Iterable[PartitionValues]) -> Iterator[str]:
+        """Name dates in partition columns that cannot be written."""
+        kinds = [one.kind for one in self._planner.fields if one.is_partition]
+        odd = {
+            value
+            for values in counts
+            for value, kind in zip(values, kinds, strict=True)
+            if pa.types.is_date32(kind) and value != NULL_PARTITION and not USUAL_DATE.fullmatch(value)
+        }
+        if odd:
+            yield f"partition dates outside the years 1 to 9999 cannot be written: {few(sorted(odd), most=3)}"
 
     def _spellings(self, names: Collection[PartitionValues]) -> Spellings:
         return self._planner.spellings(names)

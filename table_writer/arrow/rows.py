@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timezone
 from functools import partial
 from typing import Any, Final
+from weakref import WeakSet
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from table_writer.arrow.fields import TableField
-from table_writer.arrow.values import Convert, How, limited, match, require_values
+from table_writer.arrow.values import Convert, How, limited, match, require_values, texts_of_decimals
 from table_writer.errors import InvalidInputError, SchemaMismatchError
 from table_writer.model.partition_value import java_zone
 from table_writer.model.units import MIB
 
 BYTES_AT_ONCE: Final = 32 * MIB  # of a batch: a table that is in memory is one
+ROWS_AT_ONCE: Final = 200_000  # of narrow ones, which may be wide once they are converted
+USED: Final[WeakSet[Any]] = WeakSet()  # readers that were gone through: they have no more rows
 EXAMPLES: Final = "a pyarrow Table or RecordBatchReader, a DataFrame of pandas or Polars, a relation of DuckDB"
 
 
@@ -28,16 +31,21 @@ def reader_of(rows: object) -> Any:
     module = type(rows).__module__.partition(".")[0]
     if module == "pyspark":
         raise InvalidInputError("rows: a DataFrame of Spark is written by TableWriter(spark)")
-    if module == "pandas":
-        rows = pa.Table.from_pandas(rows, preserve_index=False)  # its index is no column of the table
     if isinstance(rows, pa.RecordBatchReader):
         return rows
+    try:
+        return _reader_of(rows, is_pandas=module == "pandas")
+    except (pa.ArrowException, ValueError, TypeError, AttributeError) as error:
+        raise InvalidInputError(f"rows: Arrow cannot read them: {error}. Expected {EXAMPLES}") from error
+
+
+def _reader_of(rows: Any, *, is_pandas: bool) -> Any:
+    if is_pandas:
+        return pa.Table.from_pandas(rows, preserve_index=False).to_reader()  # its index is no column of the table
     if isinstance(rows, ds.Dataset | ds.Scanner):
         return (rows.scanner() if isinstance(rows, ds.Dataset) else rows).to_reader()
     if not hasattr(rows, "__arrow_c_stream__"):
-        raise InvalidInputError(
-            f"rows: expected {EXAMPLES}, or another object with __arrow_c_stream__, got {type(rows)}"
-        )
+        raise TypeError(f"a {type(rows).__name__} has no __arrow_c_stream__")
     return pa.RecordBatchReader.from_stream(rows)
 
 
@@ -69,6 +77,10 @@ class FittedRows:
     """
 
     def __init__(self, reader: Any, fields: Sequence[TableField], table: str, how: How) -> None:
+        if reader in USED:
+            raise InvalidInputError(
+                "rows: this reader was gone through already, by a write or a plan: make a new one", table=table
+            )
         self._reader = reader
         self._table = table
         self.converted: list[str] = []
@@ -96,7 +108,14 @@ class FittedRows:
 
     def __iter__(self) -> Iterator[Any]:
         names = [column.field.name for column in self._columns]
+        USED.add(self._reader)
         for batch in self._reader:
+            if not batch.schema.equals(self._reader.schema):
+                raise SchemaMismatchError(
+                    f"a batch has other columns than its reader says: {batch.schema.names} of {batch.schema.types};"
+                    " nothing was published",
+                    table=self._table,
+                )
             for piece in _pieces(batch):
                 columns = [
                     values if spell is None else spell(values)
@@ -105,18 +124,33 @@ class FittedRows:
                 yield pa.RecordBatch.from_arrays(columns, names=names)
 
     def _typed(self, batch: Any) -> Iterator[Any]:
-        try:
-            yield from (column.of(batch) for column in self._columns)
-        except SchemaMismatchError as error:
-            error.table = self._table
-            raise
+        for column in self._columns:
+            try:
+                yield column.of(batch)
+            except SchemaMismatchError as error:
+                error.table = self._table
+                raise
+            except (pa.ArrowException, UnicodeDecodeError) as error:
+                raise SchemaMismatchError(
+                    f"rows do not fit the table, nothing was published: column {column.field.name} cannot be converted:"
+                    f" {error}",
+                    table=self._table,
+                ) from error
 
 
 def _pieces(batch: Any) -> Iterator[Any]:
-    """Cut a batch that is large; the pieces share its memory."""
-    count = batch.num_rows if batch.nbytes <= BYTES_AT_ONCE else batch.num_rows * BYTES_AT_ONCE // batch.nbytes
-    for begin in range(0, batch.num_rows, max(1, count)):
-        yield batch.slice(begin, max(1, count))
+    """Cut a batch that is large, or whose values are large once they are no dictionary's; pieces share its memory."""
+    width = batch.nbytes / max(1, batch.num_rows) + sum(map(_looked_up_bytes, batch.columns))
+    count = max(1, min(ROWS_AT_ONCE, int(BYTES_AT_ONCE / max(width, 1))))
+    for begin in range(0, batch.num_rows, count):
+        yield batch.slice(begin, count)
+
+
+def _looked_up_bytes(values: Any) -> float:
+    """Return how wide a value of a dictionary is on average; 0 where there is none."""
+    if not pa.types.is_dictionary(values.type):
+        return 0.0
+    return float(values.dictionary.nbytes / max(1, len(values.dictionary)))
 
 
 def _name_problems(names: Sequence[str], fields: Sequence[TableField], *, fills: bool) -> Iterator[str]:
@@ -153,8 +187,10 @@ def _partition_text(field: TableField, how: How) -> Callable[[Any], Any]:
     kind, types = field.kind, pa.types
     if types.is_integer(kind) or types.is_date32(kind) or types.is_string(kind):
         return lambda values: values
-    if types.is_boolean(kind) or types.is_decimal(kind):
+    if types.is_boolean(kind):
         return lambda values: values.cast(pa.string())
+    if types.is_decimal(kind):
+        return texts_of_decimals
     if types.is_timestamp(kind) and kind.tz is None:
         return _texts_of_moments
     zone = java_zone(how.time_zone) if how.time_zone else None
@@ -179,7 +215,7 @@ def _texts_of_moments(values: Any) -> Any:
 
 def _moment_text(moment: datetime) -> str:
     fraction = f".{moment.microsecond:06d}".rstrip("0").rstrip(".")
-    return f"{moment:%Y-%m-%d %H:%M:%S}{fraction}"
+    return f"{moment.year:04d}-{moment:%m-%d %H:%M:%S}{fraction}"  # %Y has as few digits as it can
 
 
 def _each(values: Any, spell: Callable[[datetime], str]) -> Any:

@@ -15,7 +15,7 @@ from table_writer.arrow.values import How
 from table_writer.arrow.where import Filters
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, TableWriterError
-from table_writer.jobs.announcing import Announcement, announced, facts_of_staged
+from table_writer.jobs.announcing import Announcement, announced
 from table_writer.jobs.order import Order
 from table_writer.jobs.plan.file_options import engine_of, file_options, require_writable
 from table_writer.jobs.plan.parquet_settings import FileSettings
@@ -36,6 +36,7 @@ from table_writer.protocol.table.open_table import OpenTable, RepeatedError
 from table_writer.protocol.table.services import Services
 from table_writer.reports.checks import CheckResults
 from table_writer.reports.listeners import show_progress
+from table_writer.reports.staged_report import event_facts_of_staged
 from table_writer.reports.write_result import WriteResult
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class ArrowCall:
     table: str
     mode: WriteMode
     options: WriteOptions  # whose ``where`` is the filters in SQL
-    where: Any = None  # the filters
+    where: Any = None  # the filters, in groups
     time_zone: str = ""
     checks: tuple[Check, ...] = ()
 
@@ -209,7 +210,7 @@ class ArrowSteps(Order[PlannedArrow]):
         with announced(self._services, "stage", call.table, call.mode.value) as announcement, self._progress(call):
             source = ArrowSource(self._services, call, announcement)
             opened, record = self._stage(source, announcement.watch, expires_in)
-            return opened, announcement.finished(record, **facts_of_staged(record))
+            return opened, announcement.finished(record, **event_facts_of_staged(record))
 
     def check(self, files: WrittenFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch) -> CheckResults:
         """Do step 4, as far as footers answer."""

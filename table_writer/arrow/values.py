@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final, NoReturn
@@ -17,8 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table_writer.errors import SchemaMismatchError
+from table_writer.model.partition_value import java_zone
 
 Convert = Callable[[Any], Any]
+INSTANT: Final = pa.timestamp("us", tz="UTC")
+LAST_KNOWN_YEAR: Final = 2037  # of pyarrow's rules of zones; it takes later years for years without summer time
 LONGEST_EXAMPLE: Final = 80  # characters of a value shown in an error
 WIDER: Final[Mapping[Any, Sequence[Any]]] = {
     pa.int8(): (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
@@ -47,10 +51,6 @@ PLAIN: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any], Any]]]] = (
     (pa.types.is_binary_view, lambda _: pa.binary()),
     (pa.types.is_fixed_size_binary, lambda _: pa.binary()),
     (pa.types.is_date64, lambda _: pa.date32()),
-    (pa.types.is_large_list, lambda kind: pa.list_(kind.value_type)),
-    (pa.types.is_fixed_size_list, lambda kind: pa.list_(kind.value_type)),
-    (pa.types.is_list_view, lambda kind: pa.list_(kind.value_type)),
-    (pa.types.is_large_list_view, lambda kind: pa.list_(kind.value_type)),
 )
 """Other forms of a type, and the one that files have."""
 
@@ -122,9 +122,9 @@ def shown_kind(kind: Any) -> str:
 
 def _plain_values(kind: Any, values: Any) -> Any:
     if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-        return values if values.type == kind else _plain_values(kind, values)
-    return values.cast(kind)
+        found = values.dictionary if values.dictionary.type == kind else _plain_values(kind, values.dictionary)
+        return found.take(values.indices)
+    return _compact(values).cast(kind)  # of large texts the offsets of a slice would not fit
 
 
 def _after(first: Convert, second: Convert | None) -> Convert:
@@ -180,9 +180,11 @@ def _match_list(given: Any, wanted: Any, path: str, how: How) -> Fit:
     inner = match(given.value_type, wanted.value_type, f"{path}.element", how)
 
     def convert(values: Any) -> Any:
-        whole = _compact(values)
-        elements = _converted(inner.convert, whole.values)
-        return pa.ListArray.from_arrays(whole.offsets, elements, type=wanted, mask=whole.is_null())
+        elements = _compact(pc.list_flatten(values))  # those of lists that are null are none
+        offsets = _offsets(pc.list_value_length(values))
+        return pa.ListArray.from_arrays(
+            offsets, _converted(inner.convert, elements), type=wanted, mask=values.is_null()
+        )
 
     return Fit(convert, inner.problems)
 
@@ -193,10 +195,21 @@ def _match_map(given: Any, wanted: Any, path: str, how: How) -> Fit:
 
     def convert(values: Any) -> Any:
         whole = _compact(values)
-        columns = _converted(keys.convert, whole.keys), _converted(items.convert, whole.items)
-        return pa.MapArray.from_arrays(whole.offsets, *columns, type=wanted, mask=whole.is_null())
+        lists = [
+            pa.ListArray.from_arrays(whole.offsets, one, mask=whole.is_null()) for one in (whole.keys, whole.items)
+        ]
+        inner = [_compact(pc.list_flatten(one)) for one in lists]  # of maps that are null there is none
+        columns = _converted(keys.convert, inner[0]), _converted(items.convert, inner[1])
+        offsets = _offsets(pc.list_value_length(lists[0]))
+        return pa.MapArray.from_arrays(offsets, *columns, type=wanted, mask=whole.is_null())
 
     return Fit(convert, (*keys.problems, *items.problems))
+
+
+def _offsets(lengths: Any) -> Any:
+    """Return where lists of these lengths begin and end; one that is null has none."""
+    ends = pc.cumulative_sum(pc.fill_null(lengths.cast(pa.int32()), 0))
+    return pa.concat_arrays([pa.array([0], pa.int32()), ends])
 
 
 def _converted(convert: Convert | None, values: Any) -> Any:
@@ -228,10 +241,24 @@ def _match_decimal(given: Any, wanted: Any, path: str, _: How) -> Fit:
 def _match_text(given: Any, wanted: Any, path: str, _: How) -> Fit:
     """Spell values as Spark does; of other types it depends on Java's version, or on a session."""
     if pa.types.is_decimal(given):
-        return Fit(lambda values: pa.array([None if one is None else f"{one:f}" for one in values.to_pylist()], wanted))
-    if pa.types.is_integer(given) or pa.types.is_boolean(given) or pa.types.is_date32(given):
+        return Fit(texts_of_decimals)
+    if pa.types.is_date32(given):
+        return Fit(partial(_texts_of_dates, path))
+    if pa.types.is_integer(given) or pa.types.is_boolean(given):
         return Fit(lambda values: values.cast(wanted))
     return _refused(given, wanted, path, "how it is spelled, only Spark knows: make it text first")
+
+
+def texts_of_decimals(values: Any) -> Any:
+    """Spell decimals without an exponent."""
+    return pa.array([None if one is None else f"{one:f}" for one in values.to_pylist()], pa.string())
+
+
+def _texts_of_dates(path: str, values: Any) -> Any:
+    years = pc.min_max(pc.year(values)).as_py()
+    if years["min"] is not None and not 0 < years["min"] <= years["max"] < 10_000:
+        _break(path, "a text", "are dates outside the years 1 to 9999, which only Spark spells", None)
+    return values.cast(pa.string())
 
 
 def _match_moment(given: Any, wanted: Any, path: str, how: How) -> Fit:
@@ -252,14 +279,29 @@ def _match_moment(given: Any, wanted: Any, path: str, how: How) -> Fit:
 
 def _in_zone(path: str, zone: str, values: Any) -> Any:
     local = _in_micros(path, pa.timestamp("us"), values)
+    known = java_zone(zone)
+    if known is None:
+        raise TypeError(f"{zone!r} was to be a zone")
+    if isinstance(known, timezone):  # whose clocks are never set
+        ahead = int((known.utcoffset(None) or timedelta()) / timedelta(microseconds=1))
+        return pc.subtract(local.cast(pa.int64()), ahead).cast(INSTANT)
+    is_late = pc.fill_null(pc.greater(pc.year(local), LAST_KNOWN_YEAR), False)
     try:
-        instants = pc.assume_timezone(local, zone, ambiguous="earliest")  # as Spark takes it
+        near = pc.assume_timezone(pc.if_else(is_late, None, local), str(known), ambiguous="earliest")  # as Spark does
     except (pa.ArrowInvalid, ValueError) as error:
-        raise SchemaMismatchError(
-            f"rows do not fit the table, nothing was published: column {path} has a time that clocks in {zone} never"
-            f" show, or the zone is not known: {error}"
-        ) from error
-    return instants.cast(pa.timestamp("us", tz="UTC"))
+        _break(path, f"in {zone}", "are times that clocks there never show", str(error))
+    if not pc.any(is_late).as_py():
+        return near.cast(INSTANT)
+    late = pc.dictionary_encode(pc.if_else(is_late, local, None))
+    found = [_instant(path, known, one) for one in late.dictionary.to_pylist()]
+    return pc.coalesce(near.cast(INSTANT), pa.array(found, INSTANT).take(late.indices))
+
+
+def _instant(path: str, zone: tzinfo, moment: datetime) -> datetime:
+    instant = moment.replace(tzinfo=zone).astimezone(UTC)
+    if instant.astimezone(zone).replace(tzinfo=None) != moment:
+        _break(path, f"in {zone}", "are times that clocks there never show", moment)
+    return instant
 
 
 def _in_micros(path: str, wanted: Any, values: Any) -> Any:
@@ -276,6 +318,12 @@ def _is_exact(kind: Any) -> bool:
     return bool(pa.types.is_decimal(kind)) or kind in DIGITS
 
 
+def _is_list(kind: Any) -> bool:
+    types = pa.types
+    tests = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
+    return any(is_one(kind) for is_one in tests)
+
+
 def _is_time(kind: Any) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
 
@@ -289,7 +337,7 @@ Match = tuple[Callable[[Any], bool], Callable[[Any], bool], Callable[[Any, Any, 
 MATCHERS: Final[Sequence[Match]] = (
     (pa.types.is_struct, pa.types.is_struct, _match_struct),
     (pa.types.is_map, pa.types.is_map, _match_map),
-    (pa.types.is_list, pa.types.is_list, _match_list),
+    (_is_list, pa.types.is_list, _match_list),
     (_is_exact, pa.types.is_decimal, _match_decimal),
     (_has_text, pa.types.is_string, _match_text),
     (_is_time, pa.types.is_timestamp, _match_moment),

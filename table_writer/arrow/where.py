@@ -1,62 +1,103 @@
-"""The partitions that filters choose, as ``read_arrow`` takes them, and the same filters in SQL for the log."""
+"""The partitions that filters choose, and the same filters in SQL for the log."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from datetime import datetime
-from typing import Any
+import math
+from collections.abc import Collection, Iterable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import PartitionValues, Table
 from table_writer.read.types import arrow_schema
-from table_writer.read.where import conditions_by_partition
+from table_writer.read.where import OPERATORS, conditions_by_partition
+
+Filter = tuple[str, str, Any]
+MEMBERSHIP: Final = ("in", "not in")
+EXPECTED: Final = 'expected filters, as in [("dt", ">=", "2024-01-01")]'
 
 
 class Filters:
-    """Selects partitions by filters such as ``[("dt", ">=", "2024-01-01")]``; is a ``Scope``."""
+    """Selects partitions by groups of filters, all of one of which must be true; is a ``Scope``."""
 
-    def __init__(self, table: Table, where: Any) -> None:
+    def __init__(self, table: Table, groups: list[list[Filter]]) -> None:
         self._table = table
-        self._where = where
+        self._groups = groups
         if not table.partition_columns:
-            raise InvalidInputError(f"{table.name} is not partitioned: where={where!r} selects nothing")
+            raise InvalidInputError(f"{table.name} is not partitioned: where={groups!r} selects nothing")
         self._fields = list(arrow_schema(table))[-len(table.partition_columns) :]
         self(())
-        self.predicate = sql_of(where)
+        self.predicate = sql_of(groups)
 
     def __call__(self, existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
         """Return those of the partitions that the filters choose."""
-        return frozenset(conditions_by_partition(self._table, self._fields, list(existing), self._where))
+        return frozenset(conditions_by_partition(self._table, self._fields, list(existing), self._groups))
 
 
-def sql_of(where: Any) -> str:
+def filters_of(where: object) -> list[list[Filter]]:
+    """Read filters once, as ``read_arrow`` takes them; an iterator in one would be empty the next time."""
+    one_group = isinstance(where, list) and bool(where) and isinstance(where[0], tuple)
+    groups = [where] if one_group else where
+    if not isinstance(groups, list) or not groups or not all(isinstance(one, list) and one for one in groups):
+        raise InvalidInputError(f"where={where!r}: {EXPECTED}")
+    return [[_filter_of(given, where) for given in group] for group in groups]
+
+
+def _filter_of(given: object, where: object) -> Filter:
+    if not isinstance(given, tuple) or len(given) != 3 or not isinstance(given[0], str):
+        raise InvalidInputError(
+            f"where={where!r}: {given!r} is no tuple of a column, an operator and a value; {EXPECTED}"
+        )
+    name, operator, value = given
+    if operator in MEMBERSHIP:
+        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+            raise InvalidInputError(f"where={where!r}: {operator} asks for a list of values, not for {value!r}")
+        return name, operator, [_plain(one) for one in value]
+    if operator not in OPERATORS:
+        known = ", ".join((*OPERATORS, *MEMBERSHIP))
+        raise InvalidInputError(f"where={where!r}: {operator!r} is none of the operators {known}")
+    return name, operator, _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as Python has it: numpy and pyarrow have their own."""
+    if isinstance(value, pa.Scalar):
+        return value.as_py()
+    return value.item() if hasattr(value, "item") and hasattr(value, "dtype") else value
+
+
+def sql_of(groups: list[list[Filter]]) -> str:
     """Spell filters as SQL: who publishes a staged write may have Spark to ask."""
-    groups = [where] if isinstance(where, list) and where and isinstance(where[0], tuple) else where
-    if not isinstance(groups, list) or not groups or not all(map(_is_group, groups)):
-        raise InvalidInputError(f'where={where!r}: expected filters, as in [("dt", ">=", "2024-01-01")]')
-    spelled = [" AND ".join(map(_filter, group)) for group in groups]
+    spelled = [" AND ".join(map(_filter_sql, group)) for group in groups]
     return spelled[0] if len(spelled) == 1 else " OR ".join(f"({one})" for one in spelled)
 
 
-def _is_group(given: object) -> bool:
-    if not isinstance(given, list) or not given:
-        return False
-    return all(isinstance(one, tuple) and len(one) == 3 and isinstance(one[0], str) for one in given)
-
-
-def _filter(given: tuple[str, str, Any]) -> str:
+def _filter_sql(given: Filter) -> str:
     name, operator, value = given
     column = f"`{name.replace('`', '``')}`"
-    if operator in {"in", "not in"}:
+    if operator in MEMBERSHIP:
+        if not value:
+            return "FALSE" if operator == "in" else "TRUE"
         return f"{column} {operator.upper()} ({', '.join(map(_literal, value))})"
     return f"{column} {operator} {_literal(value)}"
 
 
 def _literal(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool | int | float) and not isinstance(value, str):
-        return str(value).upper() if isinstance(value, bool) else repr(value)
+    """Spell a value as a literal of its own type."""
+    if value is None or isinstance(value, bool):
+        return "NULL" if value is None else str(value).upper()
+    if isinstance(value, float):
+        return (
+            f"CAST('{'NaN' if math.isnan(value) else value}' AS DOUBLE)" if not math.isfinite(value) else f"{value!r}D"
+        )
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}BD"
     text = value.isoformat(" ") if isinstance(value, datetime) else str(value)
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
-    return f"'{escaped}'"
+    kind = "TIMESTAMP_NTZ " if isinstance(value, datetime) else "DATE " if isinstance(value, date) else ""
+    return f"{kind}'{escaped}'"

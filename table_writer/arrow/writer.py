@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, TypedDict, Unpack
 
 from table_writer.arrow.plan import plan_report
 from table_writer.arrow.steps import ArrowCall, ArrowSteps, open_to_write
-from table_writer.arrow.where import sql_of
+from table_writer.arrow.where import filters_of, sql_of
 from table_writer.checked import checked
 from table_writer.config import Carry, EmptyAction, TableWriterConfig, WriteOptions, write_mode
 from table_writer.errors import InvalidInputError, refuse_namesake
@@ -213,14 +213,15 @@ class ArrowWriter:
     def _call(
         self, rows: object, table: str, mode: WriteMode, options: ArrowKeywords, where: object = None
     ) -> ArrowCall:
-        given = WriteOptions(**options, where="" if where is None else sql_of(where))
+        filters = None if where is None else filters_of(where)
+        given = WriteOptions(**options, where="" if filters is None else sql_of(filters))
         checks = _as_checks(given.checks)
         return ArrowCall(
             rows=rows,
             table=table,
             mode=mode,
             options=replace(given, checks=()),
-            where=where,
+            where=filters,
             time_zone=self._time_zone,
             checks=checks,
         )
@@ -229,6 +230,8 @@ class ArrowWriter:
 def _as_checks(given: Sequence[object]) -> tuple[Any, ...]:
     if not given:
         return ()
-    from table_writer.check.run import as_checks  # noqa: PLC0415 - checks take PySpark, a write does without
-
+    try:
+        from table_writer.check.run import as_checks  # noqa: PLC0415 - checks take PySpark, a write does without
+    except ImportError as error:
+        raise InvalidInputError(f"checks take PySpark, which is not installed here: {error}") from error
     return as_checks(given)

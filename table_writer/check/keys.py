@@ -108,7 +108,7 @@ def references(
         check=check,
         columns=columns,
         verdict=f"have {_columns_text(columns)} that is no {_columns_text(others)} of {printable(table)}",
-        condition=_all_there([column.value for column in columns]),
+        condition=lambda: _all_there([column.value for column in columns]),
         table=table if has_all else "",
         others=others,
         is_same=is_same,
@@ -153,7 +153,7 @@ class _Reference(RowQuestion):
         return frame.where(~in_partitions(fields, gone)) if gone else frame
 
     def wrong(self, label: str) -> Column | None:
-        return self.condition & F.col(f"{label}_found").isNull()
+        return self.condition() & F.col(f"{label}_found").isNull()
 
 
 def _is_same(table: str, target: Target) -> bool:

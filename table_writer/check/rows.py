@@ -62,11 +62,11 @@ class RowQuestion(Question):
     """Judges rows one by one."""
 
     verdict: str  # of wrong rows: ``have no order_id``; begins with a verb of OF_ONE
-    condition: Column  # a row is wrong; null passes
+    condition: Callable[[], Column]  # a row is wrong; null passes; made where Spark is asked, and not before
     given: tuple[GivenValue, ...] = ()  # values of the condition that users gave
 
     def wrong(self, label: str) -> Column | None:  # noqa: ARG002
-        return self.condition
+        return self.condition()
 
     def result_of(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
         return self.of_count(int(measured[0]), facts, SPARK)
@@ -86,7 +86,7 @@ def not_null(check: Check, target: Target, *, names: Sequence[str]) -> Question:
         check=check,
         columns=columns,
         verdict=f"have no {' or no '.join(column.display_name for column in columns)}",
-        condition=balanced_tree(or_, (column.value.isNull() for column in columns)),
+        condition=lambda: balanced_tree(or_, (column.value.isNull() for column in columns)),
     )
 
 
@@ -123,15 +123,19 @@ def in_range(check: Check, target: Target, *, name: str, low: object, high: obje
     lowest = None if low is None else given_value(low, column, LOWEST)
     highest = None if high is None else given_value(high, column, HIGHEST)
     bounds = {"below": lowest, "above": highest}
-    wrong = [column.value < lowest.literal] if lowest else []
-    wrong += [column.value > highest.literal] if highest else []
-    wrong += [F.isnan(column.value)] if isinstance(column.kind, (T.FloatType, T.DoubleType)) else []
+
+    def wrong() -> Column:
+        outside = [column.value < lowest.literal] if lowest else []
+        outside += [column.value > highest.literal] if highest else []
+        outside += [F.isnan(column.value)] if isinstance(column.kind, (T.FloatType, T.DoubleType)) else []
+        return balanced_tree(or_, outside)
+
     said = " or ".join(f"{word} {value_text(bound.given)}" for word, bound in bounds.items() if bound)
     return _InRange(
         check=check,
         columns=(column,),
         verdict=f"have {column.display_name} {said}",
-        condition=balanced_tree(or_, wrong),
+        condition=wrong,
         given=tuple(bound for bound in (lowest, highest) if bound),
         low=lowest,
         high=highest,
@@ -167,7 +171,7 @@ def allowed_values(check: Check, target: Target, *, name: str, values: Sequence[
         check=check,
         columns=(column,),
         verdict=f"have another {column.display_name} than {enumeration(map(value_text, values))}",
-        condition=~column.value.isin(*(value.literal for value in given)),
+        condition=lambda: ~column.value.isin(*(value.literal for value in given)),
         given=given,
     )
 
@@ -185,7 +189,7 @@ def matches(check: Check, target: Target, *, name: str, pattern: str) -> Questio
         check=check,
         columns=(column,),
         verdict=f"have {column.display_name} that does not match {printable(shortened_text(pattern, LONGEST_SHOWN))}",
-        condition=~column.value.rlike(whole),
+        condition=lambda: ~column.value.rlike(whole),
     )
 
 
@@ -219,7 +223,11 @@ def expression(check: Check, target: Target, *, sql: str) -> Question:
     if found.is_aggregate:
         return QuestionOfAggregates(check=check, columns=columns, aggregates=(F.expr(sql),), judge=judge)
     return RowQuestion(
-        check=check, columns=columns, is_repeatable=found.is_repeatable, verdict=f"break {text}", condition=~F.expr(sql)
+        check=check,
+        columns=columns,
+        is_repeatable=found.is_repeatable,
+        verdict=f"break {text}",
+        condition=lambda: ~F.expr(sql),
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
 
 from table_writer.config import WriteOptions
 from table_writer.errors import counted, few
@@ -20,6 +22,9 @@ from table_writer.protocol.log.rules import Standing, standing
 from table_writer.protocol.table.open_table import OpenTable
 from table_writer.reports.layout import size
 from table_writer.storage.table_files import existing_values, files_of_each, why_not_copied
+
+USUAL_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
+"""Dates of the years 1 to 9999, as Spark spells them: those that Arrow's engine can write."""
 
 
 class LookAhead(ABC):

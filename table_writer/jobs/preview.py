@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
@@ -14,7 +12,7 @@ from pyspark.sql.types import DateType, StructType
 from table_writer.check.run import as_checks, require_valid
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, SchemaMismatchError, few
-from table_writer.jobs.look_ahead import LookAhead
+from table_writer.jobs.look_ahead import USUAL_DATE, LookAhead
 from table_writer.jobs.plan.fit import FittedRows
 from table_writer.jobs.plan.planner import Planner
 from table_writer.jobs.plan.table_planner import require_mode
@@ -30,9 +28,6 @@ from table_writer.protocol.table.open_table import OpenTable, RepeatedError
 from table_writer.reports.plan_report import PlanReport, RowsPlan, SchemaVerdict
 from table_writer.spark.sql import SPARK_ERRORS, fetched, grouped, quoted
 from table_writer.spark.types import shown_type
-
-USUAL_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
-"""Dates of the years 1 to 9999, as Spark spells them: those that Arrow's engine can write."""
 
 
 class Preview(LookAhead):

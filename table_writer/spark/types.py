@@ -102,9 +102,14 @@ def type_of_hive(text: str) -> DataType:
     return type_of_ddl(HIVES_WORDS.sub(spelled, text))
 
 
+PLAIN_LIMIT: Final = re.compile(r"(char|varchar)\((\d+)\)", re.IGNORECASE)
+
+
 def exact_type(field: StructField) -> DataType:
     """Return a column's type with ``char(n)`` and ``varchar(n)`` in their places; Spark keeps them as metadata."""
     declared = field.metadata.get(CHAR_VARCHAR)
+    if declared and (plain := PLAIN_LIMIT.fullmatch(declared)):  # without Java, as almost all are
+        return (CharType if plain[1].lower() == "char" else VarcharType)(int(plain[2]))
     return field.dataType if declared is None else _with_limits(field.dataType, type_of_hive(declared))
 
 

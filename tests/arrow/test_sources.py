@@ -156,7 +156,7 @@ def test_checks_that_footers_answer_are_answered(arrow: ArrowWriter, prices: str
 
 
 MISFITS: Final[dict[str, tuple[Callable[[], Any], str]]] = {
-    "no rows": (lambda: [1, 2], "expected a pyarrow Table"),
+    "no rows": (lambda: [1, 2], "Expected a pyarrow Table"),
     "an extra column": (lambda: ROWS.append_column("more", ROWS["id"]), "does not have: 'more'"),
     "a column twice": (lambda: ROWS.append_column("ID", ROWS["id"]), "there twice: 'id'"),
     "a missing column": (lambda: ROWS.drop_columns(["note"]), "missing in the rows: 'note'.*allow_missing"),
