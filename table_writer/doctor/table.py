@@ -50,7 +50,10 @@ def owner(subject: Subject) -> Iterable[Finding]:
     opened = subject.opened
     stored = opened.store.get(opened.layout.owner_key)
     if stored is None:
-        yield note(f"{subject.name} was never written by this library")
+        has_versions = opened.log.lister.read(listed_after=0, allow_lost=True).versions
+        how = "bring it back from an older version, or let the next write do it"
+        lost = warning(f"{opened.layout.owner_key} is lost", how)
+        yield lost if has_versions else note(f"{subject.name} was never written by this library")
         return
     try:
         owner_found = Owner.from_json(stored.body, opened.layout.owner_key)
@@ -398,9 +401,7 @@ def _of_identity(subject: Subject, state: Listing) -> Iterable[Finding]:
     opened = subject.opened
     stored, key = opened.store.get(opened.layout.owner_key), opened.layout.owner_key
     if stored is None:
-        if state.versions:
-            yield warning(f"{key} is lost", "bring it back from an older version, or let the next write do it")
-        return
+        return  # the check of the owner says so, if it is lost
     try:
         log_id = Owner.from_json(stored.body, key).log_id
     except InvalidInputError:
