@@ -72,7 +72,7 @@ class ArrowWriter:
     Examples
     --------
     >>> import pyarrow as pa
-    >>> rows = pa.table({"id": pa.array([1, 2], "int32"), "amount": [1.5, 2.5], "dt": ["2024-01-01", "2024-01-02"]})
+    >>> rows = pa.table({"id": pa.array([1, 2], "int32"), "dt": ["2024-01-01", "2024-01-02"]})
     >>> writer = ArrowWriter(metastore_uri, config=TableWriterConfig(hadoop=hadoop_settings))
     >>> writer.overwrite_partitions(rows, "mart.orders").rows
     2

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import DataFrame
 
-from table_writer import Maintenance, StagedWrite, TableWriter, TableWriterConfig
+from table_writer import ArrowWriter, Maintenance, StagedWrite, TableWriter, TableWriterConfig
 from table_writer.testing import Lakehouse
 
 
@@ -49,3 +49,4 @@ def test_every_example_does_what_it_shows(lakehouse: Lakehouse, df: DataFrame) -
         "metastore_uri": lakehouse.metastore_uri,
     }
     run_examples(Maintenance, names, at_least=3)
+    run_examples(ArrowWriter, names | {"ArrowWriter": ArrowWriter}, at_least=1)
