@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from table_writer.errors import InvalidInputError
-from table_writer.model.table import PartitionValues, Table
+from table_writer.model.table import PartitionValues, Table, quoted
 from table_writer.read.types import arrow_schema
 from table_writer.read.where import OPERATORS, conditions_by_partition
 
@@ -77,7 +77,7 @@ def sql_of(groups: list[list[Filter]]) -> str:
 
 def _filter_sql(given: Filter) -> str:
     name, operator, value = given
-    column = f"`{name.replace('`', '``')}`"
+    column = quoted(name)
     if operator in MEMBERSHIP:
         if not value:
             return "FALSE" if operator == "in" else "TRUE"
@@ -90,9 +90,7 @@ def _literal(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return "NULL" if value is None else str(value).upper()
     if isinstance(value, float):
-        return (
-            f"CAST('{'NaN' if math.isnan(value) else value}' AS DOUBLE)" if not math.isfinite(value) else f"{value!r}D"
-        )
+        return f"{value!r}D" if math.isfinite(value) else f"double('{value}')"
     if isinstance(value, int):
         return str(value)
     if isinstance(value, Decimal):

@@ -97,7 +97,7 @@ def test_filters_are_spelled_as_literals_of_their_types() -> None:
     writer = writer_of(world)
     writer.append(numbered(1), T)
     nan = float("nan")
-    for value, text in ((np.int64(5), "5"), (pa.scalar(6), "6"), (2.5, "2.5D"), (nan, "CAST('NaN' AS DOUBLE)")):
+    for value, text in ((np.int64(5), "5"), (pa.scalar(6), "6"), (2.5, "2.5D"), (nan, "double('nan')")):
         writer.overwrite_partitions(numbered(), T, where=[("n", "=", value)], if_empty="replace")
         assert world.keeper.history(T).versions[0].where == f"`n` = {text}"
     writer.overwrite_partitions(numbered(), T, where=[("n", "in", [])], if_empty="replace")

@@ -138,7 +138,7 @@ MUTATIONS: Final = (
     Mutation(
         "a restore puts older rows back",
         "protocol.operations.restore:restore_partitions",
-        "if chosen is not None or is_open:",
+        "if chosen is not None or _is_open(opened, added.version):",
         "if True:",
         test=f"{RESTORE_IN_DOUBT}::test_a_restore_puts_back_what_a_backup_has_at_older_rows",
     ),

@@ -95,7 +95,8 @@ def test_of_the_feeds_own_columns_only_what_says_delete_is_passed_over(
         ("delete='id' is bigint, not boolean", {"delete": "id"}),
         (r"delete='rand\(\) < 0.5' is about other rows", {"delete": "rand() < 0.5"}),
         ("schema='evolve': expected matched='update' without set", {"schema": "evolve", "set": {"note": "'x'"}}),
-        ("schema='replace'", {"schema": "replace"}),
+        ("schema='replace': expected one of strict, evolve", {"schema": "replace"}),
+        ("deleted_flag='id': on, set or newest_by names it too", {"delete": "op = 'D'", "deleted_flag": "id"}),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_read(
@@ -225,3 +226,68 @@ def test_rows_that_the_source_lacks_are_bounded(
     empty = statement.replace("USING feed AS f", "USING (SELECT * FROM feed WHERE false) AS f")
     assert counts(writer.sql(empty, where="dt = 'd2'")) == (0, 0, 1)  # type: ignore[arg-type]
     assert listed(orders) == [(1, "A", "d1")]
+
+
+def test_names_that_both_sides_have_mean_the_side_of_their_clause(
+    writer: TableWriter, spark: SparkSession, orders: str, listed: Listed
+) -> None:
+    """As Spark resolves them: values of an insert over the source, what is not matched by the source over the table."""
+    spark.createDataFrame([("U", 1, "A", "d1"), ("I", 4, "n", "d1")], FEED).createOrReplaceTempView("feed")
+    statement = f"""MERGE INTO {orders} AS t USING feed AS f ON t.id = f.id AND t.dt = f.dt
+        WHEN MATCHED THEN UPDATE SET note = f.note
+        WHEN NOT MATCHED AND note <> 'x' THEN INSERT (id, note, dt) VALUES (id, upper(note), dt)
+        WHEN NOT MATCHED BY SOURCE AND dt = 'd2' THEN UPDATE SET note = concat(note, '?')"""
+    for where in ("", "dt >= 'd1'"):  # searched, and rewritten
+        writer.overwrite_table(
+            spark.createDataFrame([(1, "a", "d1"), (3, "c", "d2")], "id BIGINT, note STRING, dt STRING"), orders
+        )
+        result = writer.sql(statement, **({"where": where} if where else {}))
+        assert counts(result) == (1, 2, 0)  # type: ignore[arg-type]
+        assert listed(orders) == [(1, "A", "d1"), (3, "c?", "d2"), (4, "N", "d1")]
+
+
+def test_a_condition_with_a_subquery_is_refused(writer: TableWriter, spark: SparkSession, orders: str) -> None:
+    spark.createDataFrame([("U", 1, "A", "d1")], FEED).createOrReplaceTempView("feed")
+    with pytest.raises(InvalidInputError, match=r"condition of WHEN MATCHED: a subquery may answer otherwise"):
+        writer.sql(
+            f"MERGE INTO {orders} AS t USING feed AS f ON t.id = f.id"
+            " WHEN MATCHED AND EXISTS (SELECT 1 FROM feed g WHERE g.id = t.id) THEN DELETE"
+        )
+
+
+def test_what_says_that_a_row_goes_is_held_to_no_limit(
+    make_table: Callable[..., str], writer: TableWriter, spark: SparkSession, listed: Listed
+) -> None:
+    table = make_table(
+        "CREATE TABLE {name} (id INT, v VARCHAR(3)) PARTITIONED BY (dt STRING) STORED AS PARQUET", "short"
+    )
+    writer.append(spark.createDataFrame([(1, "a", "d1"), (2, "b", "d1")], "id INT, v STRING, dt STRING"), table)
+    feed = spark.createDataFrame(
+        [("D", 1, "far too long", "d1"), ("U", 2, "c", "d1")], "op STRING, id INT, v STRING, dt STRING"
+    )
+    assert counts(writer.merge(feed, table, on=["id", "dt"], delete="op = 'D'")) == (0, 1, 1)
+    assert listed(table) == [(2, "c", "d1")]
+
+
+def test_columns_that_an_insert_leaves_out_get_their_defaults(
+    make_table: Callable[..., str], writer: TableWriter, spark: SparkSession, listed: Listed
+) -> None:
+    table = make_table(
+        "CREATE TABLE {name} (id BIGINT, state STRING DEFAULT 'open', dt STRING) USING parquet PARTITIONED BY (dt)",
+        "withs",
+    )
+    spark.createDataFrame([(1, "d1")], "id BIGINT, dt STRING").createOrReplaceTempView("feed")
+    merge = (
+        f"MERGE INTO {table} t USING feed f ON t.id = f.id WHEN NOT MATCHED THEN INSERT (id, dt) VALUES (f.id, f.dt)"
+    )
+    assert counts(writer.sql(merge)) == (1, 0, 0)  # type: ignore[arg-type]
+    assert listed(table) == [(1, "open", "d1")]
+
+
+def test_a_column_that_a_feed_brings_keeps_its_limit_and_comment(
+    writer: TableWriter, spark: SparkSession, orders: str
+) -> None:
+    updates = spark.sql("SELECT 1L AS id, 'x' AS note, CAST('gold' AS STRING) AS tier, 'd1' AS dt")
+    updates = updates.withColumn("tier", F.col("tier").alias("tier", metadata={"comment": "of the customer"}))
+    writer.merge(updates, orders, on=["id"], schema="evolve")
+    assert spark.table(orders).schema["tier"].metadata.get("comment") == "of the customer"

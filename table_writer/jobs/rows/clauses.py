@@ -14,12 +14,14 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
+from table_writer.errors import InvalidInputError
 from table_writer.jobs.rows.expressions import Expression, predicate_of, values_of
 from table_writer.model.message import RowMark
 from table_writer.model.table import Table
 from table_writer.spark import open_gateway
-from table_writer.spark.sql import quoted
+from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, quoted
 
+OWN: Final = "__table_writer_own_"  # what is told of one side alone, by names that both have
 CLAUSE: Final = "__table_writer_clause"  # the number of a row's clause, null if none holds
 
 
@@ -78,13 +80,54 @@ class Resolved:
         self._clauses, self._sides, self._table = clauses, sides, table
         kinds = ((clauses.matched, sides.both), (clauses.missing, sides.updates), (clauses.unmatched, sides.target))
         self._of_kind = [[(one, frame) for one in chosen] for chosen, frame in kinds]
-        self._conditions = [
-            None if one.condition is None else predicate_of(frame, one.condition, one.said_by).or_false
-            for one, frame in self._numbered
-        ]
-        self._values = [
-            None if one.values is None else values_of(frame, one.values, table) for one, frame in self._numbered
-        ]
+        self._beforehand: dict[int, dict[str, Column]] = {id(sides.target): {}, id(sides.updates): {}}
+        self._asked: list[tuple[DataFrame, Column]] = []
+        self._conditions = [self._condition(one, frame) for one, frame in self._numbered]
+        self._values = [self._values_over(one, frame) for one, frame in self._numbered]
+
+    def with_own(self, target: DataFrame, updates: DataFrame) -> tuple[DataFrame, DataFrame]:
+        """Add to each side what is told by names that both sides have, and that mean one of them in its clauses."""
+        return self._with_own(target, self._sides.target), self.with_own_of_updates(updates)
+
+    def with_own_of_updates(self, updates: DataFrame) -> DataFrame:
+        """Add to the updates what is told by names that both sides have."""
+        return self._with_own(updates, self._sides.updates)
+
+    def _with_own(self, rows: DataFrame, side: DataFrame) -> DataFrame:
+        own = self._beforehand[id(side)]
+        return rows.select("*", *(value.alias(name) for name, value in own.items())) if own else rows
+
+    def _condition(self, clause: Clause, frame: DataFrame) -> Column | None:
+        if clause.condition is None:
+            return None
+        found = predicate_of(frame, clause.condition, clause.said_by)
+        if open_gateway(frame.sparkSession).analysis(frame, found.column).has_subquery:
+            raise InvalidInputError(
+                f"{clause.said_by}: a subquery may answer otherwise the next time it is asked, and the rows are looked"
+                " at twice: join what it asks in USING, or in the updates"
+            )
+        return self._understood(found.or_false, frame)
+
+    def _values_over(self, clause: Clause, frame: DataFrame) -> Mapping[str, Column] | None:
+        if clause.values is None:
+            return None
+        return {
+            name: self._understood(one, frame) for name, one in values_of(frame, clause.values, self._table).items()
+        }
+
+    def _understood(self, expression: Column, frame: DataFrame) -> Column:
+        """Return an expression as it is understood beside the other side, too, whose columns may have its names."""
+        self._asked.append((frame, expression))
+        if frame is self._sides.both:
+            return expression
+        try:
+            analyzed_now(self._sides.both.select(expression))
+        except SPARK_ERRORS:
+            own = self._beforehand[id(frame)]
+            name = f"{OWN}{sum(map(len, self._beforehand.values()))}"
+            own[name] = expression
+            return F.col(name)
+        return expression
 
     @property
     def _numbered(self) -> Iterator[tuple[Clause, DataFrame]]:
@@ -93,13 +136,10 @@ class Resolved:
     @cached_property
     def has_foreign_code(self) -> bool:
         """Whether functions of the user's own are asked, which may fail for rows of another kind."""
-        found = (
+        return any(
             open_gateway(frame.sparkSession).analysis(frame, expression).has_foreign_code
-            for number, (_, frame) in enumerate(self._numbered)
-            for expression in (self._conditions[number], *(self._values[number] or {}).values())
-            if expression is not None
+            for frame, expression in self._asked
         )
-        return any(found)
 
     def number_of(
         self, *, is_named: Column, is_present: Column | None = None, is_older: Column | None = None
@@ -132,7 +172,9 @@ class Resolved:
         """Whether a row goes."""
         return self.mark == F.lit(RowMark.DELETED)
 
-    def value(self, name: str, *, present: Column | None, new: Column, is_given: bool) -> Column:
+    def value(
+        self, name: str, *, present: Column | None, new: Column, is_given: bool, may_insert: bool = True
+    ) -> Column:
         """Return what a column of the table gets, by the number of a row's clause.
 
         ``present`` is what the row of the table has, ``None`` where all rows are inserted, and ``new`` what its update
@@ -141,7 +183,7 @@ class Resolved:
         value = F.lit(None) if present is None else present
         for position, (clause, values) in reversed([*enumerate(zip(self._clauses.all, self._values, strict=True))]):
             is_insert = clause.mark is RowMark.INSERTED
-            if clause.mark is RowMark.DELETED or (present is None and not is_insert):
+            if clause.mark is RowMark.DELETED or (not may_insert if is_insert else present is None):
                 continue
             other = F.lit(None) if is_insert else present  # what a column gets that the clause does not name
             own = values.get(name, other) if values is not None else new if is_insert or is_given else other

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, get_args
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
@@ -87,6 +87,8 @@ class Merge:
                 f"newest_by={self.newest_by!r}: set leaves this column as it is, and rows would look older than they"
                 f" are; set it too, as in {{'{self.newest_by}': 'updates.{self.newest_by}'}}"
             )
+        if self.schema not in get_args(MergeSchema):
+            raise InvalidInputError(f"schema={self.schema!r}: expected one of {', '.join(get_args(MergeSchema))}")
         if self.schema == "evolve" and (self.set is not None or self.matched == "delete"):
             raise InvalidInputError("schema='evolve': expected matched='update' without set, which takes all columns")
         self._require_feed()
@@ -100,9 +102,15 @@ class Merge:
                 f"deleted_flag={self.deleted_flag!r}: expected delete, which says what marks a row, and that others are"
                 " updated and inserted"
             )
+        taken = {name.lower() for name in (*self.on, *(self.set or ()), self.newest_by)}
+        if self.deleted_flag.lower() in taken - {""}:
+            raise InvalidInputError(
+                f"deleted_flag={self.deleted_flag!r}: on, set or newest_by names it too; the call sets it by itself"
+            )
         deletes = self.delete is not None or self.matched == "delete"
         if self.newest_by and deletes and not self.deleted_flag:
-            raise InvalidInputError(f"newest_by={self.newest_by!r}: {FORGETS}")
+            said = ", delete='true' in place of matched='delete'" if self.matched == "delete" else ""
+            raise InvalidInputError(f"newest_by={self.newest_by!r}: {FORGETS}{said}")
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold rows of the keys; they are written anew, with the rows of new keys."""
@@ -217,14 +225,18 @@ class _Sides:
         """Return the updates that count; what does not fit, or is not understood, is refused without a job."""
         self._updates.require_fit(self._clauses)
         _ = self._resolved
-        is_bounded = self._snapshot.scope is not every_partition or not self._snapshot.table.partition_columns
-        if not is_bounded and any(clause.condition is None for clause in self._clauses.unmatched):
+        if not self._is_bounded and any(clause.condition is None for clause in self._clauses.unmatched):
             raise InvalidInputError(
                 "WHEN NOT MATCHED BY SOURCE: it would change rows of every partition. Say which with where=, or with"
                 " AND after BY SOURCE. Nothing was done.",
                 table=str(self._snapshot.table.name),
             )
         return self._updates.newest()
+
+    @property
+    def _is_bounded(self) -> bool:
+        """Whether the call says which partitions it is about, or there is but one."""
+        return self._snapshot.scope is not every_partition or not self._snapshot.table.partition_columns
 
     @cached_property
     def named_keys(self) -> NamedKeys:
@@ -242,6 +254,7 @@ class _Sides:
         """Return whether partitions are so small that all of their rows are written anew, found or not."""
         clauses, snapshot = self._clauses, self._snapshot
         may_be = snapshot.counts_marks and self._updates.keys.tell_partition and clauses.changes_present_rows
+        may_be = may_be and (not clauses.unmatched or self._is_bounded)  # else all partitions would be written anew
         is_small = may_be and snapshot.is_smaller(self._partitions, self._merge.search_above_bytes)
         return is_small and not (clauses.missing and self._resolved.has_foreign_code)
 
@@ -254,7 +267,7 @@ class _Sides:
         is_present = F.col(PRESENT).isNotNull()
         chosen = self._with_clause(joined, is_present if inserts else None)
         chosen = chosen.where(is_present | F.col(CLAUSE).isNotNull()) if inserts else chosen
-        return chosen.select(*self._values, self._resolved.mark.alias(MARK))
+        return chosen.select(*self._values_of(may_insert=inserts), self._resolved.mark.alias(MARK))
 
     @cached_property
     def _matches(self) -> DataFrame:
@@ -263,6 +276,8 @@ class _Sides:
         rows, updates = self._both(scanned, self._updates.keyed)
         found = rows.join(updates, self._same_key, "left" if self._clauses.unmatched else "inner")
         matches = self._with_clause(found).select(FILE, *self._updates.key_names, CLAUSE)
+        if self._clauses.unmatched:  # of the others there may be as many as the table has rows
+            matches = matches.where(F.col(CLAUSE).isNotNull() | F.col(self._updates.key_names[0]).isNotNull())
         return computed_now(self._snapshot, matches) if self._clauses.missing else matches
 
     def hits(self) -> Hits:
@@ -295,13 +310,14 @@ class _Sides:
         """Return what becomes of the rows of the files with hits."""
         rows, updates = self._both(self._target(hits.changed_files), self._updates_for_values)
         chosen = self._with_clause(rows.join(updates, self._same_key, "left"))
-        return chosen.where(~self._resolved.is_deleted).select(*self._values)
+        return chosen.where(~self._resolved.is_deleted).select(*self._values_of(may_insert=False))
 
     def new_rows(self) -> DataFrame:
         """Return the updates whose key no row has, and for which a clause holds."""
         names = self._updates.key_names
         present = self._matches.where(F.col(names[0]).isNotNull()).select(*names)
-        updates = named(self._updates_for_values.join(present, names, "left_anti"), self._merge.updates_names)
+        missing = self._updates_for_values.join(present, names, "left_anti")
+        updates = self._resolved.with_own_of_updates(named(missing, self._merge.updates_names))
         chosen = updates.select("*", self._resolved.number_of_missing.alias(CLAUSE)).where(F.col(CLAUSE).isNotNull())
         return chosen.select(*(self._value(name, None) for name in self._updates.columns.names))
 
@@ -313,18 +329,20 @@ class _Sides:
         )
         return joined.select("*", number.alias(CLAUSE))
 
-    @property
-    def _values(self) -> list[Column]:
-        """What the columns of a row of both sides get."""
-        return [self._value(name, column(self._merge.target_names, name)) for name in self._updates.columns.names]
+    def _values_of(self, *, may_insert: bool) -> list[Column]:
+        """Return what the columns of a row of both sides get."""
+        names = self._updates.columns.names
+        return [self._value(name, column(self._merge.target_names, name), may_insert=may_insert) for name in names]
 
-    def _value(self, name: str, present: Column | None) -> Column:
+    def _value(self, name: str, present: Column | None, *, may_insert: bool = True) -> Column:
         new, is_given = F.col(quoted(f"{NEW}{name}")), self._updates.has(name)
-        value = self._resolved.value(name, present=present, new=new, is_given=is_given)
-        return value.cast(self._updates.columns[name].dataType).alias(name)
+        value = self._resolved.value(name, present=present, new=new, is_given=is_given, may_insert=may_insert)
+        field = self._updates.columns[name]
+        return value.cast(field.dataType).alias(name, metadata=field.metadata)  # of limits and comments of new columns
 
     def _both(self, target: DataFrame, updates: DataFrame) -> tuple[DataFrame, DataFrame]:
-        return named(target, self._merge.target_names), named(updates, self._merge.updates_names)
+        sides = named(target, self._merge.target_names), named(updates, self._merge.updates_names)
+        return self._resolved.with_own(*sides)
 
     def _target(self, files: FileNames) -> DataFrame:
         return self._keyed_target(self._snapshot.rows(files))
@@ -339,7 +357,8 @@ class _Sides:
     @cached_property
     def _resolved(self) -> Resolved:
         spark = self._snapshot.spark
-        target, updates = self._both(blank(spark, self._updates.columns), blank(spark, self._merge.updates.schema))
+        target = named(blank(spark, self._updates.columns), self._merge.target_names)
+        updates = named(blank(spark, self._merge.updates.schema), self._merge.updates_names)
         return Resolved(self._clauses, Sides(target.crossJoin(updates), target, updates), self._snapshot.table)
 
     @cached_property

@@ -20,6 +20,7 @@ from table_writer.jobs.rows.clauses import Clause, Clauses, column
 from table_writer.jobs.rows.expressions import blank, named, table_column
 from table_writer.jobs.rows.merge import Merge
 from table_writer.jobs.rows.where import DeletedWhere, UpdatedWhere
+from table_writer.model.column_statistics import CURRENT_DEFAULT
 from table_writer.model.message import RowMark
 from table_writer.model.table import NULL_PARTITION, Table
 from table_writer.model.write_mode import WriteMode
@@ -197,6 +198,12 @@ class _MergeOf:
         values = self._all_columns if clause.values is None else clause.values
         said_by = "INSERT" if clause.action == "insert" else "SET"
         stored = _stored_values(rows, values, self._statement.target, self._table, said_by)
+        if clause.action == "insert":
+            stored |= {
+                field.name: F.expr(f"({field.metadata[CURRENT_DEFAULT]}\n)").cast(field.dataType)
+                for field in self._columns
+                if field.name not in stored and CURRENT_DEFAULT in field.metadata
+            }
         missing = [column.name for column in self._table.partition_columns if column.name not in stored]
         if clause.action == "insert" and missing:
             raise refused(f"INSERT without {', '.join(missing)}", "a new row needs the columns of its partition")

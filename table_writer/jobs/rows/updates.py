@@ -8,7 +8,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from table_writer.jobs.plan.fit import FittedRows, fit
 from table_writer.jobs.plan.types import table_schema
@@ -93,12 +93,19 @@ class Updates:
     @cached_property
     def with_new_values(self) -> DataFrame:
         """The same, and beside them what the table's columns get where an update gives them all."""
-        given = {
-            f"{GIVEN}{position}": name for position, name in enumerate(self.keyed.columns)
-        }  # two may have one name
-        own = {alias: name for alias, name in given.items() if self._is_taken(name)}
-        renamed = self.keyed.toDF(*given).select("*", *_renamed(own))
-        fitted = self._fit(renamed, self.columns, beside=list(given))
+        given = {f"{GIVEN}{number}": name for number, name in enumerate(self.keyed.columns)}  # one may be there twice
+        goes = next((alias for alias, name in given.items() if name == DELETES), None)
+        keys = {field.name.lower() for field in self.keys.fields}
+
+        def value(alias: str, name: str) -> Column:
+            """Return what a column gets: what says that its row goes is held to no limit, but to that of its key."""
+            found = F.col(alias)
+            return (found if goes is None or name.lower() in keys else F.when(~F.col(goes), found)).alias(name)
+
+        renamed = self.keyed.toDF(*given)
+        renamed = renamed.select("*", *(value(alias, name) for alias, name in given.items() if self._is_taken(name)))
+        columns = self.columns if goes is None else StructType([_nullable(field) for field in self.columns])
+        fitted = self._fit(renamed, columns, beside=list(given))
         typed = (F.col(quoted(one.name)).cast(one.dataType).alias(f"{NEW}{one.name}") for one in self.columns)
         return fitted.rows.select(*typed, *_renamed(given))
 
@@ -114,6 +121,10 @@ class Updates:
         partition_columns = [one.name for one in self._table.partition_columns if one.name in columns.names]
         ordered = StructType(sorted(columns, key=lambda field: field.name in partition_columns))
         return fit(updates, ordered, str(self._table.name), partition_columns, mode or self._mode, beside)
+
+
+def _nullable(field: StructField) -> StructField:
+    return StructField(field.name, field.dataType, nullable=True, metadata=field.metadata)
 
 
 def _renamed(aliases: Mapping[str, str]) -> list[Column]:
