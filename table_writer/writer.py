@@ -405,8 +405,8 @@ class TableWriter:
             A ``BOOLEAN`` column of the table. What ``delete`` says is marked there, and stays as a row: with its key,
             and with whatever else its update has. Readers ask for ``WHERE gone IS NOT TRUE``.
         schema
-            ``"evolve"`` adds columns to the table that only ``updates`` has. A column that ``updates`` lacks stays as
-            it is in rows that are there, and is null in new ones.
+            ``"evolve"`` adds columns to the table that only ``updates`` has, but for those of ``delete``. A column that
+            ``updates`` lacks stays as it is in rows that are there, and gets its default, or null, in new ones.
         search_above_bytes
             The partitions of the keys are rewritten whole if their files are not larger together, by default than
             32 MiB. 0: files are always searched first, as for ``plan``, ``stage``, and for formats of Spark's writer.
