@@ -122,8 +122,8 @@ def _requires_values(kind: Any) -> bool:
     if not isinstance(kind, dict):
         return False
     fields = kind.get("fields", ())
-    inner = [one["type"] for one in fields] + [kind.get(name) for name in ("elementType", "keyType", "valueType")]
-    flags = [one.get("nullable", True) for one in fields]
+    inner = [field["type"] for field in fields] + [kind.get(name) for name in ("elementType", "keyType", "valueType")]
+    flags = [field.get("nullable", True) for field in fields]
     flags += [kind.get(name, True) for name in ("containsNull", "valueContainsNull")]
     return not all(flags) or any(map(_requires_values, inner))
 
@@ -140,7 +140,9 @@ def _described(field: Any, declared: str, comment: str) -> dict[str, Any]:
 
 def _json_type(kind: Any) -> Any:
     if pa.types.is_struct(kind):
-        inner = [{"name": one.name, "type": _json_type(one.type), "nullable": True, "metadata": {}} for one in kind]
+        inner = [
+            {"name": field.name, "type": _json_type(field.type), "nullable": True, "metadata": {}} for field in kind
+        ]
         return {"type": "struct", "fields": inner}
     if pa.types.is_list(kind):
         return {"type": "array", "elementType": _json_type(kind.value_type), "containsNull": True}

@@ -16,6 +16,7 @@ from table_writer.jobs.look_ahead import USUAL_DATE, LookAhead
 from table_writer.model.entry import Key
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import NULL_PARTITION, PartitionValues
+from table_writer.protocol.log.listing import Listing
 from table_writer.protocol.table.open_table import OpenTable, RepeatedError
 from table_writer.reports.plan_report import PlanReport, SchemaVerdict
 
@@ -38,14 +39,7 @@ class _ArrowLook(LookAhead):
         opened, options = self._opened, self._options
         opened.require_owner()
         state = opened.log.lister.read()
-        notes = (*self._planner.settings.notes(),)
-        notes += tuple(f"version {one} is in doubt: a write that meets it resolves it first" for one in state.in_doubt)
-        refusals: tuple[str, ...] = ()
-        if not (state.ids or state.newest):
-            try:
-                notes += self._planner.first_write()
-            except InvalidInputError as error:
-                refusals = (error.message,)
+        notes, refusals = self._notes(state)
         based_on = self._planner.base(options.based_on, state)
         report = PlanReport(
             table=str(opened.table.name),
@@ -84,9 +78,20 @@ class _ArrowLook(LookAhead):
             ),
         )
 
+    def _notes(self, state: Listing) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return what a person should know, and why a first write would be refused."""
+        doubts = (f"version {number} is in doubt: a write that meets it resolves it first" for number in state.in_doubt)
+        notes = (*self._planner.settings.notes(), *doubts)
+        if state.ids or state.newest:
+            return notes, ()
+        try:
+            return (*notes, *self._planner.first_write()), ()
+        except InvalidInputError as error:
+            return notes, (error.message,)
+
     def _unwritable_dates(self, counts: Iterable[PartitionValues]) -> Iterator[str]:
         """Name dates in partition columns that cannot be written."""
-        kinds = [one.kind for one in self._planner.fields if one.is_partition]
+        kinds = [field.kind for field in self._planner.fields if field.is_partition]
         odd = {
             value
             for values in counts
@@ -101,7 +106,7 @@ class _ArrowLook(LookAhead):
 
 
 def _rows_by_partition(batches: Iterable[Any], fields: Sequence[TableField]) -> dict[PartitionValues, int]:
-    positions = [position for position, one in enumerate(fields) if one.is_partition]
+    positions = [position for position, field in enumerate(fields) if field.is_partition]
     counts = Counter[PartitionValues]()
     for batch in batches:
         texts = [batch.column(position).cast(pa.string()) for position in positions]

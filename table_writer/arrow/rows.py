@@ -222,7 +222,7 @@ def _each(values: Any, spell: Callable[[datetime], str]) -> Any:
     """Spell each value once, of which there are few."""
     encoded = pc.dictionary_encode(values)
     try:
-        texts = [spell(one) for one in encoded.dictionary.cast(pa.timestamp("us")).to_pylist()]
+        texts = [spell(moment) for moment in encoded.dictionary.cast(pa.timestamp("us")).to_pylist()]
     except (ValueError, OverflowError) as error:
         raise SchemaMismatchError(f"a partition's time cannot be written: {error}") from error
     return pa.array(texts, pa.string()).take(encoded.indices)

@@ -110,7 +110,7 @@ class ArrowPlanner(TablePlanner):
         refused = spelled if call.mode.facts.only_creates else frozenset[PartitionValues]()
         data_json = schema_json(self.fields)
         encoding = file_options(table, lambda _, default: default, self.settings, data_json, _spark_version())
-        data_columns = [one.name for one in self.fields if not one.is_partition]
+        data_columns = [field.name for field in self.fields if not field.is_partition]
         spec = self.upload_spec(write_id, data_columns, encoding, self.settings, options, refused)
         notes, log_id, listing = self._own_root(partial(self._read_log, seen), seen)
         based_on = self.base(options.based_on, listing)
@@ -139,7 +139,7 @@ class ArrowPlanner(TablePlanner):
         return PlannedArrow(plan=plan, rows=rows, spec=spec)
 
     def _partition_types(self) -> tuple[str, ...]:
-        return tuple(one.spelled_as for one in self.fields if one.is_partition)
+        return tuple(field.spelled_as for field in self.fields if field.is_partition)
 
 
 class ArrowSource:

@@ -163,13 +163,13 @@ def _match_struct(given: Any, wanted: Any, path: str, how: How) -> Fit:
         )
         for field in wanted
     ]
-    problems += [problem for one in found if one for problem in one[1].problems]
+    problems += [problem for pair in found if pair for problem in pair[1].problems]
 
     def convert(values: Any) -> Any:
         children = values.flatten()
         columns = [
-            pa.nulls(len(values), field.type) if one is None else _converted(one[1].convert, children[one[0]])
-            for one, field in zip(found, wanted, strict=True)
+            pa.nulls(len(values), field.type) if pair is None else _converted(pair[1].convert, children[pair[0]])
+            for pair, field in zip(found, wanted, strict=True)
         ]
         return pa.StructArray.from_arrays(columns, fields=list(wanted), mask=values.is_null())
 
@@ -196,9 +196,9 @@ def _match_map(given: Any, wanted: Any, path: str, how: How) -> Fit:
     def convert(values: Any) -> Any:
         whole = _compact(values)
         lists = [
-            pa.ListArray.from_arrays(whole.offsets, one, mask=whole.is_null()) for one in (whole.keys, whole.items)
+            pa.ListArray.from_arrays(whole.offsets, part, mask=whole.is_null()) for part in (whole.keys, whole.items)
         ]
-        inner = [_compact(pc.list_flatten(one)) for one in lists]  # of maps that are null there is none
+        inner = [_compact(pc.list_flatten(part)) for part in lists]  # of maps that are null there is none
         columns = _converted(keys.convert, inner[0]), _converted(items.convert, inner[1])
         offsets = _offsets(pc.list_value_length(lists[0]))
         return pa.MapArray.from_arrays(offsets, *columns, type=wanted, mask=whole.is_null())
@@ -232,7 +232,7 @@ def _match_decimal(given: Any, wanted: Any, path: str, _: How) -> Fit:
             return values.cast(pa.decimal256(76, wanted.scale)).cast(wanted)
         except pa.ArrowInvalid:
             bound = Decimal(10) ** room
-            example = next((one for one in values.to_pylist() if one is not None and abs(one) >= bound), None)
+            example = next((value for value in values.to_pylist() if value is not None and abs(value) >= bound), None)
             _break(path, str(wanted), f"have more than {room} digits before the point", example)
 
     return Fit(convert)
@@ -251,7 +251,7 @@ def _match_text(given: Any, wanted: Any, path: str, _: How) -> Fit:
 
 def texts_of_decimals(values: Any) -> Any:
     """Spell decimals without an exponent."""
-    return pa.array([None if one is None else f"{one:f}" for one in values.to_pylist()], pa.string())
+    return pa.array([None if value is None else f"{value:f}" for value in values.to_pylist()], pa.string())
 
 
 def _texts_of_dates(path: str, values: Any) -> Any:
@@ -293,7 +293,7 @@ def _in_zone(path: str, zone: str, values: Any) -> Any:
     if not pc.any(is_late).as_py():
         return near.cast(INSTANT)
     late = pc.dictionary_encode(pc.if_else(is_late, local, None))
-    found = [_instant(path, known, one) for one in late.dictionary.to_pylist()]
+    found = [_instant(path, known, moment) for moment in late.dictionary.to_pylist()]
     return pc.coalesce(near.cast(INSTANT), pa.array(found, INSTANT).take(late.indices))
 
 

@@ -41,7 +41,7 @@ def filters_of(where: object) -> list[list[Filter]]:
     """Read filters once, as ``read_arrow`` takes them; an iterator in one would be empty the next time."""
     one_group = isinstance(where, list) and bool(where) and isinstance(where[0], tuple)
     groups = [where] if one_group else where
-    if not isinstance(groups, list) or not groups or not all(isinstance(one, list) and one for one in groups):
+    if not isinstance(groups, list) or not groups or not all(isinstance(group, list) and group for group in groups):
         raise InvalidInputError(f"where={where!r}: {EXPECTED}")
     return [[_filter_of(given, where) for given in group] for group in groups]
 
@@ -55,7 +55,7 @@ def _filter_of(given: object, where: object) -> Filter:
     if operator in MEMBERSHIP:
         if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise InvalidInputError(f"where={where!r}: {operator} asks for a list of values, not for {value!r}")
-        return name, operator, [_plain(one) for one in value]
+        return name, operator, [_plain(member) for member in value]
     if operator not in OPERATORS:
         known = ", ".join((*OPERATORS, *MEMBERSHIP))
         raise InvalidInputError(f"where={where!r}: {operator!r} is none of the operators {known}")
@@ -72,7 +72,7 @@ def _plain(value: Any) -> Any:
 def sql_of(groups: list[list[Filter]]) -> str:
     """Spell filters as SQL: who publishes a staged write may have Spark to ask."""
     spelled = [" AND ".join(map(_filter_sql, group)) for group in groups]
-    return spelled[0] if len(spelled) == 1 else " OR ".join(f"({one})" for one in spelled)
+    return spelled[0] if len(spelled) == 1 else " OR ".join(f"({group})" for group in spelled)
 
 
 def _filter_sql(given: Filter) -> str:

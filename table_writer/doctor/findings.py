@@ -67,7 +67,7 @@ def publishes_in_doubt(history: History, name: TableName) -> Iterator[Finding]:
 
     An erasure is in doubt on purpose until a vacuum has deleted what it names.
     """
-    for record in (one for one in history.records.in_doubt if not one.entry.meaning.erases):
+    for record in (other for other in history.records.in_doubt if not other.entry.meaning.erases):
         entry, is_over = record.entry, claim_is_over(record.entry, record.age_seconds)
         writer = f"{entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
         doubt = f"version {entry.version} is in doubt: the {entry.operation.value} of {writer}"

@@ -51,7 +51,7 @@ class Clauses:
     @property
     def take_all_columns(self) -> bool:
         """Return whether one gives rows all columns of their update."""
-        return any(one.values is None and one.mark in {RowMark.UPDATED, RowMark.INSERTED} for one in self.all)
+        return any(clause.values is None and clause.mark in {RowMark.UPDATED, RowMark.INSERTED} for clause in self.all)
 
     @property
     def changes_present_rows(self) -> bool:
@@ -61,7 +61,7 @@ class Clauses:
     @property
     def insert_all(self) -> bool:
         """Return whether every update is inserted whose key no row has."""
-        return any(one.condition is None for one in self.missing)
+        return any(clause.condition is None for clause in self.missing)
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ class Resolved:
     def __init__(self, clauses: Clauses, sides: Sides, table: Table) -> None:
         self._clauses, self._sides, self._table = clauses, sides, table
         kinds = ((clauses.matched, sides.both), (clauses.missing, sides.updates), (clauses.unmatched, sides.target))
-        self._of_kind = [[(one, frame) for one in chosen] for chosen, frame in kinds]
+        self._of_kind = [[(clause, frame) for clause in chosen] for chosen, frame in kinds]
         self._beforehand: dict[int, dict[str, Column]] = {id(sides.target): {}, id(sides.updates): {}}
         self._asked: list[tuple[DataFrame, Column]] = []
-        self._conditions = [self._condition(one, frame) for one, frame in self._numbered]
-        self._values = [self._values_over(one, frame) for one, frame in self._numbered]
+        self._conditions = [self._condition(clause, frame) for clause, frame in self._numbered]
+        self._values = [self._values_over(clause, frame) for clause, frame in self._numbered]
 
     def with_own(self, target: DataFrame, updates: DataFrame) -> tuple[DataFrame, DataFrame]:
         """Add to each side what is told by names that both sides have, and that mean one of them in its clauses."""
@@ -111,9 +111,8 @@ class Resolved:
     def _values_over(self, clause: Clause, frame: DataFrame) -> Mapping[str, Column] | None:
         if clause.values is None:
             return None
-        return {
-            name: self._understood(one, frame) for name, one in values_of(frame, clause.values, self._table).items()
-        }
+        values = values_of(frame, clause.values, self._table)
+        return {name: self._understood(value, frame) for name, value in values.items()}
 
     def _understood(self, expression: Column, frame: DataFrame) -> Column:
         """Return an expression as it is understood beside the other side, too, whose columns may have its names."""

@@ -350,7 +350,9 @@ class _Sides:
     def _keyed_target(self, rows: DataFrame) -> DataFrame:
         """Add to rows of the table the columns that it gets, which they do not have yet, and their keys."""
         known = table_schema(self._snapshot.table).names
-        new = {one.name: F.lit(None).cast(one.dataType) for one in self._updates.columns if one.name not in known}
+        new = {
+            field.name: F.lit(None).cast(field.dataType) for field in self._updates.columns if field.name not in known
+        }
         keyed = self._updates.keys.added_to(rows.withColumns(new) if new else rows, OF_TARGET)
         return self._updates.with_age(keyed, TARGET_AGE)
 

@@ -106,7 +106,7 @@ class Updates:
         renamed = renamed.select("*", *(value(alias, name) for alias, name in given.items() if self._is_taken(name)))
         columns = self.columns if goes is None else StructType([_nullable(field) for field in self.columns])
         fitted = self._fit(renamed, columns, beside=list(given))
-        typed = (F.col(quoted(one.name)).cast(one.dataType).alias(f"{NEW}{one.name}") for one in self.columns)
+        typed = (F.col(quoted(field.name)).cast(field.dataType).alias(f"{NEW}{field.name}") for field in self.columns)
         return fitted.rows.select(*typed, *_renamed(given))
 
     def _is_taken(self, name: str) -> bool:
@@ -118,7 +118,7 @@ class Updates:
         self, updates: DataFrame, columns: StructType, beside: Sequence[str] = (), mode: SchemaMode | None = None
     ) -> FittedRows:
         """Return updates in the shape of some of the table's columns, with others beside them, or refuse them."""
-        partition_columns = [one.name for one in self._table.partition_columns if one.name in columns.names]
+        partition_columns = [column.name for column in self._table.partition_columns if column.name in columns.names]
         ordered = StructType(sorted(columns, key=lambda field: field.name in partition_columns))
         return fit(updates, ordered, str(self._table.name), partition_columns, mode or self._mode, beside)
 
