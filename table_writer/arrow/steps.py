@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -103,36 +103,23 @@ class ArrowPlanner(TablePlanner):
         """Fix everything that a write needs; a bad call fails here, before a byte of data is written."""
         call, options, table = self._call, self._call.options, self._table
         rows, scope = self.fitted(), self.scope()
-        existing = self._existing_partitions(call.mode, options)
-        if options.where:
-            scope(existing)
-        spelled, write_id = self.spellings(existing), options.write_uuid or new_write_id()
+        spelled = self.spellings(self.existing_of(scope, call.mode, options))
+        write_id = options.write_uuid or new_write_id()
         refused = spelled if call.mode.facts.only_creates else frozenset[PartitionValues]()
         data_json = schema_json(self.fields)
         encoding = file_options(table, lambda _, default: default, self.settings, data_json, _spark_version())
         data_columns = [field.name for field in self.fields if not field.is_partition]
         spec = self.upload_spec(write_id, data_columns, encoding, self.settings, options, refused)
         notes, log_id, listing = self._own_root(partial(self._read_log, seen), seen)
-        based_on = self.base(options.based_on, listing)
-        plan = WritePlan(
-            write_id=write_id,
-            mode=call.mode,
-            table=table,
-            layout=self._layout,
+        plan = self.write_plan(
+            write_id,
+            call.mode,
+            options,
+            (log_id, listing),
             schema=data_json,
-            base_version=listing.newest if based_on is None else int(based_on),
-            based_on=based_on,
-            checkpoint=listing.listed_after,
-            in_doubt=listing.in_doubt,
-            created_at=datetime.now(UTC),
-            log_id=log_id,
-            named_by_caller=options.write_uuid != "",
+            based_on=self.base(options.based_on, listing),
             scope=scope,
-            where=options.where,
             key=Key(options.idempotency_key),
-            tags=dict(options.tags),
-            in_place=options.carry == "in_place",
-            max_copied_bytes=options.max_copied_bytes,
             notes=(*notes, *self.settings.notes()),
             spellings=spelled.unusual(),
         )

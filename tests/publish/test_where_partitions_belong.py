@@ -244,7 +244,8 @@ def test_a_rollback_of_other_partitions_is_possible_after_a_late_call_was_correc
     assert world.rows() == {"d1": rows(1), "d3": rows(50, 51)}
 
 
-def test_create_partitions_goes_on_after_it_has_dropped_what_came_late() -> None:
+def with_d3_added_late() -> World:
+    """Return a world in which a late call has added a partition that no version has."""
     world = written({"d1": rows(1)})
     create = partial(world.write, {"d3": rows(30)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     come = without_answer(world, create, "add_partitions")
@@ -252,6 +253,11 @@ def test_create_partitions_goes_on_after_it_has_dropped_what_came_late() -> None
     world.recover_later()
     world.dropped_by_another_tool("d3")
     come()
+    return world
+
+
+def test_create_partitions_goes_on_after_it_has_dropped_what_came_late() -> None:
+    world = with_d3_added_late()
     world.write({"d3": rows(31)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     assert world.rows() == {"d1": rows(1), "d3": rows(31)}
 
@@ -394,13 +400,7 @@ def test_an_append_is_given_up_for_an_insert_also_where_a_late_drop_has_come_bef
 
 
 def test_a_rollback_names_a_partition_that_a_late_call_has_added_and_no_version_has() -> None:
-    world = written({"d1": rows(1)})
-    create = partial(world.write, {"d3": rows(30)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
-    come = without_answer(world, create, "add_partitions")
-    move(world, "d3", "x", 77)
-    world.recover_later()
-    world.dropped_by_another_tool("d3")
-    come()
+    world = with_d3_added_late()
     with pytest.raises(InvalidInputError, match=r"dt=d3 is at .* has put it after version 1"):
         world.keeper.rollback(T, version=1)
 
@@ -446,13 +446,7 @@ def test_a_late_drop_of_what_a_late_call_had_added_gives_up_no_write_that_was_to
 
 
 def test_a_partition_that_a_late_call_has_added_and_no_version_has_is_told_everywhere() -> None:
-    world = written({"d1": rows(1)})
-    create = partial(world.write, {"d3": rows(30)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
-    come = without_answer(world, create, "add_partitions")
-    move(world, "d3", "x", 77)
-    world.recover_later()
-    world.dropped_by_another_tool("d3")
-    come()
+    world = with_d3_added_late()
     [status] = world.keeper.tables().tables
     assert (status.behind, status.health) == (("dt=d3",), "behind")
     placement = next(one for one in world.keeper.doctor(T).findings if one.check == "partition locations")

@@ -6,7 +6,6 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -93,7 +92,8 @@ class Planner(TablePlanner):
             reading = beside.submit(self._read_log, seen)  # four requests, while Spark analyzes
             fitted = self.fit(df, options)
             data_schema = self._data_schema(fitted)
-            scope, existing = self._scope_of_existing(df, mode, options)
+            scope = self.scope(df, mode, options)
+            existing = self.existing_of(scope, mode, options)
             write_id = options.write_uuid or new_write_id()
             spelled = self.spellings(df, existing)
             rows, spec = self.prepare(fitted, options, write_id, spelled if mode.facts.only_creates else frozenset())
@@ -107,40 +107,21 @@ class Planner(TablePlanner):
         rows = rows if now is fitted.rows else laid_out(now, self._table, options)
         few = self._few(now, options, seen_bytes) if spec and options.engine == "auto" else None
         refused = existing if mode.facts.only_creates else ()
-        plan = WritePlan(
-            write_id=write_id,
-            mode=mode,
-            table=self._table,
-            layout=self._layout,
+        plan = self.write_plan(
+            write_id,
+            mode,
+            options,
+            (log_id, listing),
             schema=data_schema.json(),
             replaced_schema=self._replaced_schema(data_schema, options),
-            base_version=listing.newest if based_on is None else int(based_on),
             based_on=based_on,
             reads=reads,
-            checkpoint=listing.listed_after,
-            in_doubt=listing.in_doubt,
-            created_at=datetime.now(UTC),
-            log_id=log_id,
-            named_by_caller=options.write_uuid != "",
             scope=scope,
-            where=options.where,
             key=Key(options.idempotency_key, stream),
-            tags=dict(options.tags),
-            in_place=options.carry == "in_place",
-            max_copied_bytes=options.max_copied_bytes,
             notes=notes,
             spellings=spelled.unusual(),
         )
         return PlannedWrite(plan=plan, fitted=fitted, rows=rows, spec=spec, few=few, existing=refused)
-
-    def _scope_of_existing(
-        self, df: DataFrame, mode: WriteMode, options: WriteOptions
-    ) -> tuple[Scope, Sequence[PartitionValues]]:
-        """Return which partitions the write replaces, and those that exist; a predicate that fails on one fails now."""
-        scope, existing = self.scope(df, mode, options), self._existing_partitions(mode, options)
-        if options.where:
-            scope(existing)
-        return scope, existing
 
     def _base_of(self, rows: DataFrame, mode: WriteMode, options: WriteOptions, listing: Listing) -> int | None:
         """Return the version that rows are based on, as the call says it, or their own plan."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, counted, few
@@ -15,7 +17,7 @@ from table_writer.model.table import PartitionValues, Table, TableName, partitio
 from table_writer.model.table_kind import parameter
 from table_writer.model.units import MIB
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.model.write import TableLayout, WrittenFiles
+from table_writer.model.write import Scope, TableLayout, WritePlan, WrittenFiles
 from table_writer.model.write_mode import WriteMode
 from table_writer.protocol.log.known_log import name_log, require_known_log, shown_partitions
 from table_writer.protocol.log.listing import Listing
@@ -125,6 +127,37 @@ class TablePlanner(ABC):
             return names
         found = self._metastore.get_partitions(self._table, names)
         return sorted(existing_values(self._store, self._layout, found))
+
+    def existing_of(self, scope: Scope, mode: WriteMode, options: WriteOptions) -> Sequence[PartitionValues]:
+        """Return the partitions that exist, where it matters; a predicate that fails on one fails now."""
+        existing = self._existing_partitions(mode, options)
+        if options.where:
+            scope(existing)
+        return existing
+
+    def write_plan(
+        self, write_id: str, mode: WriteMode, options: WriteOptions, log: tuple[str, Listing], **others: Any
+    ) -> WritePlan:
+        """Return the plan of a write, based on what the log of some id says; ``others`` are its other fields."""
+        log_id, listing = log
+        based_on = others["based_on"]
+        return WritePlan(
+            write_id=write_id,
+            mode=mode,
+            table=self._table,
+            layout=self._layout,
+            base_version=listing.newest if based_on is None else int(based_on),
+            checkpoint=listing.listed_after,
+            in_doubt=listing.in_doubt,
+            created_at=datetime.now(UTC),
+            log_id=log_id,
+            named_by_caller=options.write_uuid != "",
+            where=options.where,
+            tags=dict(options.tags),
+            in_place=options.carry == "in_place",
+            max_copied_bytes=options.max_copied_bytes,
+            **others,
+        )
 
     def upload_spec(
         self,

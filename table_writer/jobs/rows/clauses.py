@@ -6,8 +6,8 @@ key of the updates, of the updates with a key that no row has, and of the table 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -64,73 +64,60 @@ class Clauses:
         return any(clause.condition is None for clause in self.missing)
 
 
-@dataclass(frozen=True)
-class Sides:
-    """Frames over which expressions are resolved: without rows, and with the names that a caller knows."""
+@dataclass(frozen=True, eq=False)
+class Side:
+    """What expressions of some clauses are resolved over: a frame without rows, with the names that a caller knows."""
 
-    both: DataFrame
-    target: DataFrame
-    updates: DataFrame
+    frame: DataFrame
+    own: dict[str, Column] = field(default_factory=dict)
+    """What is told by names that the other side has as well, and that mean this one in its clauses."""
+
+    def with_own(self, rows: DataFrame) -> DataFrame:
+        """Add that to rows of this side, before the other comes beside them."""
+        return rows.select("*", *(value.alias(name) for name, value in self.own.items())) if self.own else rows
 
 
 class Resolved:
     """Clauses with the expressions of Spark that they stand for, refused where they are not understood."""
 
-    def __init__(self, clauses: Clauses, sides: Sides, table: Table) -> None:
-        self._clauses, self._sides, self._table = clauses, sides, table
-        kinds = ((clauses.matched, sides.both), (clauses.missing, sides.updates), (clauses.unmatched, sides.target))
-        self._of_kind = [[(clause, frame) for clause in chosen] for chosen, frame in kinds]
-        self._beforehand: dict[int, dict[str, Column]] = {id(sides.target): {}, id(sides.updates): {}}
+    def __init__(self, clauses: Clauses, target: DataFrame, updates: DataFrame, table: Table) -> None:
+        self._clauses, self._table = clauses, table
+        self.target, self.updates, self._both = Side(target), Side(updates), Side(target.crossJoin(updates))
+        kinds = ((clauses.matched, self._both), (clauses.missing, self.updates), (clauses.unmatched, self.target))
+        numbered = [(clause, side) for chosen, side in kinds for clause in chosen]
         self._asked: list[tuple[DataFrame, Column]] = []
-        self._conditions = [self._condition(clause, frame) for clause, frame in self._numbered]
-        self._values = [self._values_over(clause, frame) for clause, frame in self._numbered]
+        self._conditions = [self._condition(clause, side) for clause, side in numbered]
+        self._values = [self._values_over(clause, side) for clause, side in numbered]
 
-    def with_own(self, target: DataFrame, updates: DataFrame) -> tuple[DataFrame, DataFrame]:
-        """Add to each side what is told by names that both sides have, and that mean one of them in its clauses."""
-        return self._with_own(target, self._sides.target), self.with_own_of_updates(updates)
-
-    def with_own_of_updates(self, updates: DataFrame) -> DataFrame:
-        """Add to the updates what is told by names that both sides have."""
-        return self._with_own(updates, self._sides.updates)
-
-    def _with_own(self, rows: DataFrame, side: DataFrame) -> DataFrame:
-        own = self._beforehand[id(side)]
-        return rows.select("*", *(value.alias(name) for name, value in own.items())) if own else rows
-
-    def _condition(self, clause: Clause, frame: DataFrame) -> Column | None:
+    def _condition(self, clause: Clause, side: Side) -> Column | None:
         if clause.condition is None:
             return None
-        found = predicate_of(frame, clause.condition, clause.said_by)
-        if open_gateway(frame.sparkSession).analysis(frame, found.column).has_subquery:
+        found = predicate_of(side.frame, clause.condition, clause.said_by)
+        if found.has_subquery:
             raise InvalidInputError(
                 f"{clause.said_by}: a subquery may answer otherwise the next time it is asked, and the rows are looked"
                 " at twice: join what it asks in USING, or in the updates"
             )
-        return self._understood(found.or_false, frame)
+        return self._understood(found.or_false, side)
 
-    def _values_over(self, clause: Clause, frame: DataFrame) -> Mapping[str, Column] | None:
+    def _values_over(self, clause: Clause, side: Side) -> Mapping[str, Column] | None:
         if clause.values is None:
             return None
-        values = values_of(frame, clause.values, self._table)
-        return {name: self._understood(value, frame) for name, value in values.items()}
+        values = values_of(side.frame, clause.values, self._table)
+        return {name: self._understood(value, side) for name, value in values.items()}
 
-    def _understood(self, expression: Column, frame: DataFrame) -> Column:
+    def _understood(self, expression: Column, side: Side) -> Column:
         """Return an expression as it is understood beside the other side, too, whose columns may have its names."""
-        self._asked.append((frame, expression))
-        if frame is self._sides.both:
+        self._asked.append((side.frame, expression))
+        if side is self._both:
             return expression
         try:
-            analyzed_now(self._sides.both.select(expression))
+            analyzed_now(self._both.frame.select(expression))
         except SPARK_ERRORS:
-            own = self._beforehand[id(frame)]
-            name = f"{OWN}{sum(map(len, self._beforehand.values()))}"
-            own[name] = expression
+            name = f"{OWN}{len(self.target.own) + len(self.updates.own)}"
+            side.own[name] = expression
             return F.col(name)
         return expression
-
-    @property
-    def _numbered(self) -> Iterator[tuple[Clause, DataFrame]]:
-        return (pair for kind in self._of_kind for pair in kind)
 
     @cached_property
     def has_foreign_code(self) -> bool:
@@ -148,7 +135,9 @@ class Resolved:
         ``is_named``: an update has its key; ``is_present``: it is a row of the table, ``None``: all are;
         ``is_older``: its update may change it, ``None``: any may.
         """
-        matched, missing, unmatched = map(self._first, range(len(self._of_kind)))
+        clauses, missing = self._clauses, self.number_of_missing
+        matched = self._first(0, clauses.matched)
+        unmatched = self._first(len(clauses.matched) + len(clauses.missing), clauses.unmatched)
         matched = matched if is_older is None else F.when(is_older, matched)
         of_present = F.when(is_named, matched).otherwise(unmatched)
         return of_present if is_present is None else F.when(is_present, of_present).otherwise(missing)
@@ -156,7 +145,7 @@ class Resolved:
     @property
     def number_of_missing(self) -> Column:
         """The number of the first clause that holds for an update whose key no row has."""
-        return self._first(1)
+        return self._first(len(self._clauses.matched), self._clauses.missing)
 
     @property
     def mark(self) -> Column:
@@ -189,11 +178,10 @@ class Resolved:
             value = F.when(F.col(CLAUSE) == position, own).otherwise(value)
         return value
 
-    def _first(self, kind: int) -> Column:
-        """Return the number of the first clause of a kind that holds."""
-        begin = sum(map(len, self._of_kind[:kind]))
+    def _first(self, begin: int, clauses: Sequence[Clause]) -> Column:
+        """Return the number of the first clause that holds of some that follow each other from a number on."""
         first = F.lit(None).cast("int")
-        for position in reversed(range(begin, begin + len(self._of_kind[kind]))):
+        for position in reversed(range(begin, begin + len(clauses))):
             condition = self._conditions[position]
             first = F.lit(position) if condition is None else F.when(condition, F.lit(position)).otherwise(first)
         return first

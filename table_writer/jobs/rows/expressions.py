@@ -81,6 +81,7 @@ class Predicate:
 
     column: Column
     is_pure: bool  # of the row's values and Spark's own functions: nobody can make it answer otherwise
+    has_subquery: bool  # it asks a table
 
     @property
     def or_false(self) -> Column:
@@ -97,7 +98,8 @@ def predicate_of(frame: DataFrame, predicate: Expression, parameter: str) -> Pre
         raise InvalidInputError(
             f"{parameter}={shown(predicate)} is about other rows each time it is asked: write the value out"
         )
-    return Predicate(_column(predicate), is_pure=not (found.has_subquery or found.has_foreign_code))
+    is_pure = not (found.has_subquery or found.has_foreign_code)
+    return Predicate(_column(predicate), is_pure=is_pure, has_subquery=found.has_subquery)
 
 
 def sql_of(expression: Expression) -> str:

@@ -16,7 +16,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.jobs.plan.planner import require_batch
 from table_writer.jobs.plan.types import table_schema
 from table_writer.jobs.rows.change import ChangedRows
-from table_writer.jobs.rows.clauses import CLAUSE, Clause, Clauses, Resolved, Sides, column
+from table_writer.jobs.rows.clauses import CLAUSE, Clause, Clauses, Resolved, column
 from table_writer.jobs.rows.expressions import Expression, blank, named, predicate_of, table_column
 from table_writer.jobs.rows.hits import COUNT, FileNames, Hits, collected, computed_now, find_hits, with_file
 from table_writer.jobs.rows.keys import NamedKeys, require_each_once, same_keys
@@ -188,7 +188,9 @@ class _Sides:
 
     def of(self, updates: DataFrame) -> _Sides:
         """Return the same with the updates as they were computed."""
-        return _Sides(replace(self._merge, updates=updates), self._snapshot)
+        sides = _Sides(replace(self._merge, updates=updates), self._snapshot)
+        sides._resolved = self._resolved  # its own kind: the columns are the same
+        return sides
 
     def changed(self, reads: tuple[TableRead, ...]) -> ChangedRows:
         """Say what becomes of which files; runs the jobs that find them."""
@@ -317,7 +319,7 @@ class _Sides:
         names = self._updates.key_names
         present = self._matches.where(F.col(names[0]).isNotNull()).select(*names)
         missing = self._updates_for_values.join(present, names, "left_anti")
-        updates = self._resolved.with_own_of_updates(named(missing, self._merge.updates_names))
+        updates = self._resolved.updates.with_own(named(missing, self._merge.updates_names))
         chosen = updates.select("*", self._resolved.number_of_missing.alias(CLAUSE)).where(F.col(CLAUSE).isNotNull())
         return chosen.select(*(self._value(name, None) for name in self._updates.columns.names))
 
@@ -341,8 +343,8 @@ class _Sides:
         return value.cast(field.dataType).alias(name, metadata=field.metadata)  # of limits and comments of new columns
 
     def _both(self, target: DataFrame, updates: DataFrame) -> tuple[DataFrame, DataFrame]:
-        sides = named(target, self._merge.target_names), named(updates, self._merge.updates_names)
-        return self._resolved.with_own(*sides)
+        target, updates = named(target, self._merge.target_names), named(updates, self._merge.updates_names)
+        return self._resolved.target.with_own(target), self._resolved.updates.with_own(updates)
 
     def _target(self, files: FileNames) -> DataFrame:
         return self._keyed_target(self._snapshot.rows(files))
@@ -361,7 +363,7 @@ class _Sides:
         spark = self._snapshot.spark
         target = named(blank(spark, self._updates.columns), self._merge.target_names)
         updates = named(blank(spark, self._merge.updates.schema), self._merge.updates_names)
-        return Resolved(self._clauses, Sides(target.crossJoin(updates), target, updates), self._snapshot.table)
+        return Resolved(self._clauses, target, updates, self._snapshot.table)
 
     @cached_property
     def _updates_for_values(self) -> DataFrame:
