@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
         RollbackReport,
         VersionReport,
     )
-    from table_writer.reports.many_reports import ManyReport, TablesReport
+    from table_writer.reports.many_reports import ErasuresReport, ManyReport, PassedOver, TablesReport
     from table_writer.reports.mirror_report import MirrorReport
     from table_writer.reports.page.table_page import TablePage
+    from table_writer.reports.plan_report import RowsPlan
     from table_writer.reports.staged_report import StagedDetail, StagedReport
     from table_writer.reports.vacuum_reports import DiscardReport, UploadsReport, VacuumReport
     from table_writer.reports.write_result import WriteResult
@@ -88,8 +90,8 @@ NOTHING_IN_THE_WAY: Final = "dry run: nothing was published, and nothing seems t
 class Maintenance:
     """Maintenance of tables that this library writes: from any machine, without Spark, safe while writers are at work.
 
-    Each call takes the table as ``database.table``. With ``dry_run`` it checks everything, changes nothing, and returns
-    what it would do.
+    Only :meth:`erase_many` takes Spark. Each call takes the table as ``database.table``. With ``dry_run`` it checks
+    everything, changes nothing, and returns what it would do.
 
     Parameters
     ----------
@@ -511,6 +513,118 @@ class Maintenance:
 
         return chosen_tables.run("recover", recover_table, many_report)
 
+    def erase_many(
+        self,
+        where: str,
+        tables: Collection[str] | None = None,
+        *,
+        spark: Any = None,
+        database: str | Collection[str] | None = None,
+        vacuum: bool = False,
+        dry_run: bool = False,
+    ) -> ErasuresReport[ErasureReport | RowsPlan]:
+        """Erase the same rows from many tables, each as a delete with ``purge`` does, and certify what is gone.
+
+        A table without a column that ``where`` names is passed over, and the report names it. A table that fails
+        keeps no other from its turn. Call it again after a failure: what is erased already stays so.
+
+        Parameters
+        ----------
+        where
+            Which rows: a predicate in SQL, as of ``delete_where``. It is stored nowhere, since it may name a person.
+        tables
+            As of :meth:`vacuum_many`. Tables that this library has not written are counted, and not looked through.
+        spark
+            The session that looks through the rows and writes what stays; ``TableWriter.erase_many`` gives its own.
+            Or a mapping: the settings of a session that is started here and stopped at the end, such as
+            ``spark.jars.packages`` with the jars of S3A. Default: the active session of this process, else one
+            without such settings.
+        database
+            Instead of tables: all those of a database that this library has written.
+        vacuum
+            Vacuum each table at once, so that its files are gone when the call ends. A query that still reads them
+            fails. Default: the next vacuum of each table deletes them; then :meth:`erasure_many` certifies it.
+
+        Returns
+        -------
+        ErasuresReport
+            The certificate of each table, as :meth:`erasure` returns it, all with one salt and so with one hash of the
+            predicate; with ``dry_run`` what each delete would do.
+
+        Raises
+        ------
+        InvalidInputError
+            The call is wrong: there is no such database, or a name is none. Nothing was done.
+        MetastoreError
+            The databases could not be listed. Nothing was done.
+        KeyboardInterrupt
+            As of :meth:`vacuum_many`.
+
+        Examples
+        --------
+        >>> report = keeper.erase_many("id = 1", database="mart", spark=spark, dry_run=True)
+        >>> [(one.table, one.report.deleted) for one in report.results]
+        [('mart.orders', 1)]
+        """
+        from functools import partial
+
+        from table_writer.jobs.session_services import SessionServices
+        from table_writer.many.erase import AT_ONCE, Erase
+        from table_writer.many.round import Round, choose
+        from table_writer.reports.many_reports import erasures_report
+        from table_writer.spark.session import a_session
+
+        choice = choose(self._services.metastore, tables, database)  # a wrong call starts no Spark
+        starts = spark is None or isinstance(spark, Mapping)
+        with a_session(self._services.config, spark or {}) if starts else nullcontext(spark) as session:
+            services = self._services
+            if not isinstance(services, SessionServices):
+                services = SessionServices(session, services.config)
+            erase = Erase(session, where, vacuums=vacuum, dry_run=dry_run)
+            make_report = partial(erasures_report, "" if dry_run else erase.salt)
+            return Round(services, choice, AT_ONCE).run("erase", erase.visit, make_report)
+
+    def erasure_many(
+        self,
+        tables: Collection[str] | None = None,
+        *,
+        database: str | Collection[str] | None = None,
+        predicate_sha256: str = "",
+        workers: int = WORKERS,
+    ) -> ErasuresReport[ErasureReport]:
+        """Certify the newest erasure of many tables, each as :meth:`erasure` does.
+
+        A table that has no such erasure is passed over, and the report names it; one that was named is an error.
+
+        Parameters
+        ----------
+        tables
+            As of :meth:`vacuum_many`.
+        database
+            Instead of tables: all those of a database that this library has written.
+        predicate_sha256
+            Only the erasure of one predicate, by the hash that its certificates have. Default: each table's newest.
+        workers
+            How many tables are looked at at once, each over a connection to the metastore of its own.
+
+        Examples
+        --------
+        >>> keeper.erasure_many(database="mart").found_nothing
+        True
+        """
+        from functools import partial
+
+        from table_writer.many.erase import certify
+        from table_writer.many.round import Round, choose
+        from table_writer.reports.many_reports import erasures_report
+
+        chosen_tables = Round(self._services, choose(self._services.metastore, tables, database), workers)
+
+        def certify_table(services: Services, chosen_table: ChosenTable) -> ErasureReport | PassedOver | None:
+            return certify(services, chosen_table, predicate_sha256)
+
+        return chosen_tables.run("look", certify_table, partial(erasures_report, ""))
+
     def rollback(
         self,
         table: str,
@@ -615,7 +729,7 @@ class Maintenance:
                 vacuumed = Vacuum(opened, mirrors).run(ages, dry_run=dry_run)
             return announcement.finished(vacuum_report(opened, vacuumed, dry_run=dry_run))
 
-    def erasure(self, table: str, *, write_id: str | None = None) -> ErasureReport:
+    def erasure(self, table: str, *, write_id: str | None = None, predicate_sha256: str = "") -> ErasureReport:
         """Certify an erasure: each object that may have held the deleted rows, whether it is gone, and what is not.
 
         It looks at the store now: keep the certificate that you get after the vacuum. Queries that began before may
@@ -625,6 +739,8 @@ class Maintenance:
         ----------
         write_id
             Of the delete, as its result and the history have it. Default: the newest erasure.
+        predicate_sha256
+            Only the erasure of one predicate, by the hash that its certificate has.
 
         Returns
         -------
@@ -649,7 +765,7 @@ class Maintenance:
         """
         from table_writer.jobs.certificate import erasure_report
 
-        return erasure_report(self._open(table), write_id)
+        return erasure_report(self._open(table), write_id, predicate_sha256)
 
     def mirror(
         self, table: str, *, as_: str, repair: bool = False, check: bool = False, drop: bool = False
@@ -1081,7 +1197,7 @@ class Maintenance:
 
 
 def __getattr__(name: str) -> Any:
-    """Return a type of the constructor's parameters, which the check of its first call asks for."""
+    """Return a type of a call's parameters, which the check of its first call asks for."""
     if name == "Services":
         from table_writer.protocol.table.services import Services
 

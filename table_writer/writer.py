@@ -43,9 +43,11 @@ from table_writer.model.new_table import NewTable
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
 from table_writer.model.write_mode import WriteMode
 from table_writer.protocol.table.past import Past
+from table_writer.reports.erasure_report import ErasureReport
 from table_writer.reports.health_reports import DoctorReport
 from table_writer.reports.history_reports import ChangesReport, RecoverReport
-from table_writer.reports.plan_report import PlanReport
+from table_writer.reports.many_reports import ErasuresReport
+from table_writer.reports.plan_report import PlanReport, RowsPlan
 from table_writer.reports.rows_result import RowsResult
 from table_writer.reports.staged_report import StagedReport
 from table_writer.reports.write_result import CompactReport, WriteResult
@@ -497,6 +499,20 @@ class TableWriter:
         if purge:
             return self._steps.of_call().erase(table, DeletedWhere(predicate), RowOptions(**options))
         return self._change(DeletedWhere(predicate), table, options)
+
+    def erase_many(
+        self,
+        where: str,
+        tables: Collection[str] | None = None,
+        *,
+        database: str | Collection[str] | None = None,
+        vacuum: bool = False,
+        dry_run: bool = False,
+    ) -> ErasuresReport[ErasureReport | RowsPlan]:
+        """Erase the same rows from many tables: :meth:`Maintenance.erase_many` with this session."""
+        return self.maintenance.erase_many(
+            where, tables, spark=self._spark, database=database, vacuum=vacuum, dry_run=dry_run
+        )
 
     def update_where(
         self,

@@ -18,6 +18,8 @@ END_OF_SENTENCE: Final = re.compile(r"\.(?:\s+(?=[A-Z])|$)")
 MARKUP: Final = re.compile(r":\w+:`~?(?:\w+\.)*(\w+)`|``\"?(.*?)\"?``")
 DEFAULT: Final = "Default: "  # begins the sentence of a docstring that says what no value means
 IN_ALL_CALLS: Final[Mapping[str, str]] = {"dry_run": "check everything and change nothing"}
+NOT_TYPED: Final = frozenset({"table", "tables", "spark"})
+CONDITION: Final = "where"  # an option, though it has to be given
 VERSIONS: Final = frozenset({"version", "from_version", "to_version"})
 KINDS_OF_MIRRORS: Final = ("as_", "to")
 KINDS: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
@@ -50,13 +52,14 @@ class Call:
         parameters = signature(function).parameters
         self.parameters = {name: parameter for name, parameter in parameters.items() if name != "self"}
 
-    def make(self, keeper: Maintenance, arguments: Namespace) -> Any:
-        """Make the call with what was typed."""
-        return getattr(keeper, self.name)(**{name: getattr(arguments, name) for name in self.parameters})
+    def make(self, keeper: Maintenance, arguments: Namespace, **others: Any) -> Any:
+        """Make the call with what was typed, and what cannot be typed."""
+        typed = {name: getattr(arguments, name) for name in self.parameters if name not in others}
+        return getattr(keeper, self.name)(**typed, **others)
 
     def options(self) -> Options:
-        """Return the options, and the words without dashes, with their keywords; tables are left out."""
-        chosen = (parameter for name, parameter in self.parameters.items() if name not in {"table", "tables"})
+        """Return the options, and the words without dashes, with their keywords; tables and a session are left out."""
+        chosen = (parameter for name, parameter in self.parameters.items() if name not in NOT_TYPED)
         return dict(map(self._option, chosen))
 
     def _option(self, parameter: Parameter) -> tuple[str, Mapping[str, Any]]:
@@ -68,7 +71,9 @@ class Call:
             keywords = {**keywords, "metavar": "KIND"}
         sentences = self._sentences.get(name) or [IN_ALL_CALLS.get(name, "")]
         text = sentences[0][:1].lower() + sentences[0][1:]
-        if parameter.kind is Parameter.KEYWORD_ONLY and default is Parameter.empty:
+        if name == CONDITION:
+            keywords = {**keywords, "metavar": "PREDICATE"}
+        if default is Parameter.empty and (parameter.kind is Parameter.KEYWORD_ONLY or name == CONDITION):
             return option_of(name), {**keywords, "dest": name, "required": True, "help": text}
         if default is Parameter.empty:
             return name, {**keywords, "metavar": name.removesuffix("_version").upper(), "help": text}

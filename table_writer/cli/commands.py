@@ -29,10 +29,12 @@ from table_writer.maintenance import OF_SPARK, Maintenance
 
 if TYPE_CHECKING:
     from table_writer.config import TableWriterConfig
+    from table_writer.reports.erasure_report import ErasureReport
     from table_writer.reports.health_reports import DoctorReport
     from table_writer.reports.history_reports import RecoverReport
     from table_writer.reports.many_reports import TableResult
     from table_writer.reports.page.table_page import TablePage
+    from table_writer.reports.plan_report import RowsPlan
     from table_writer.reports.report import Report
 
 
@@ -108,7 +110,7 @@ class Command:
 
     @cached_property
     def call(self) -> Call:
-        return Call(self.name)
+        return Call(self.name if hasattr(Maintenance, self.name) else f"{self.name}_many")
 
     @cached_property
     def many(self) -> Call | None:
@@ -131,6 +133,14 @@ class Command:
         call = self.many if self.many is not None and not arguments.table else self.call
         report: Report = call.make(keeper, arguments)
         return report
+
+    def only_for_one(self, arguments: Namespace) -> str:
+        """Return an option that was given and that only the call on one table takes; empty if there is none."""
+        if self.many is None:
+            return ""
+        own = [name for name in self.call.parameters if name not in self.many.parameters and name != "table"]
+        given = (name for name in own if getattr(arguments, name) != self.call.parameters[name].default)
+        return next(map(option_of, given), "")
 
 
 def _staged_report(keeper: Maintenance, arguments: Namespace) -> Report:
@@ -160,6 +170,19 @@ def _doctor(keeper: Maintenance, arguments: Namespace) -> Report:
     return keeper.doctor(arguments.table, spark_conf=spark_conf, scratch_table=arguments.scratch_table)
 
 
+def _erase(keeper: Maintenance, arguments: Namespace) -> Report:
+    settings = read_spark_conf(arguments.spark_conf) if arguments.spark_conf else None
+    report: Report = Call("erase_many").make(keeper, arguments, spark=settings)
+    return report
+
+
+def _not_erased(report: ErasureReport | RowsPlan) -> bool:
+    """Return whether one of the tables still holds such rows; that it held none is nothing to look at."""
+    from table_writer.reports.erasure_report import ErasureReport
+
+    return isinstance(report, ErasureReport) and not (report.is_complete or report.found_nothing)
+
+
 def _examine_store(config: TableWriterConfig, arguments: Namespace) -> DoctorReport:
     from table_writer.doctor.store import examine_store
 
@@ -175,14 +198,18 @@ def _not_recovered(report: RecoverReport) -> bool:
 
 def exit_code(command: Command, report: Any) -> ExitCode:
     """Return the exit code of a report; of many tables the worst counts."""
-    from table_writer.reports.many_reports import ManyReport, TablesReport
+    from table_writer.reports.erasure_report import ErasureReport
+    from table_writer.reports.many_reports import ErasuresReport, ManyReport, TablesReport
 
     if isinstance(report, TablesReport):
         failed = [exit_code_named(table.error["code"]) for table in report.tables if table.error is not None]
         return max([*failed, ExitCode.DONE if report.healthy else ExitCode.LEFT])
     if isinstance(report, ManyReport):
-        return max((exit_code_of_result(command, result) for result in report.results), default=ExitCode.DONE)
-    return ExitCode.LEFT if command.needs_attention(report) else ExitCode.DONE
+        found_nothing = isinstance(report, ErasuresReport) and report.found_nothing  # is the predicate right?
+        codes = [exit_code_of_result(command, result) for result in report.results]
+        return max([*codes, ExitCode.LEFT if found_nothing else ExitCode.DONE])
+    found_nothing = isinstance(report, ErasureReport) and report.found_nothing  # of many tables some have none
+    return ExitCode.LEFT if found_nothing or command.needs_attention(report) else ExitCode.DONE
 
 
 def exit_code_of_result(command: Command, result: TableResult[Any]) -> ExitCode:
@@ -221,7 +248,21 @@ COMMANDS: Final = (
     Command(
         name="vacuum", takes=Takes.SEVERAL, needs_attention=lambda report: bool(report.failures), asks=lambda _: True
     ),
-    Command(name="erasure", needs_attention=lambda report: not report.is_complete),
+    Command(
+        name="erase",
+        takes=Takes.SEVERAL,
+        options={
+            "--spark-conf": {
+                "metavar": "FILE",
+                "help": "a spark-defaults.conf for the session that is started, such as spark.jars.packages with the"
+                " jars of S3A; secrets in it are not read",
+            }
+        },
+        run=_erase,
+        needs_attention=_not_erased,
+        asks=lambda _: True,
+    ),
+    Command(name="erasure", takes=Takes.SEVERAL, needs_attention=_not_erased),
     Command(name="mirror", needs_attention=lambda report: not report.healthy, asks=lambda given: bool(given.drop)),
     Command(name="handover", needs_attention=lambda report: not report.healthy, asks=lambda _: True),
     Command(name="uploads", needs_attention=lambda report: bool(report.failures), asks=lambda given: bool(given.abort)),
@@ -304,8 +345,9 @@ def _settle_tables(parser: ArgumentParser, arguments: Namespace, takes: Takes) -
         parser.error("TABLE and --database exclude each other: name tables, or whole databases")
     if not (named or arguments.database or arguments.all_rows):
         parser.error("the following arguments are required: TABLE, one or several; or --database DB, or --all")
-    if not arguments.table and getattr(arguments, "accept_loss", False):
-        parser.error("--accept-loss is for one TABLE at a time")
+    option = "" if arguments.table else BY_NAME[arguments.command].only_for_one(arguments)
+    if option:
+        parser.error(f"{option} is for one TABLE at a time")
 
 
 class _Version(Action):

@@ -115,13 +115,24 @@ MANUALS: Final[Mapping[str, Manual]] = {
         },
         see_also=("report", "uploads", "tables"),
     ),
+    "erase": Manual(
+        examples={
+            "erase --all --where 'user_id = 7' --dry-run": "which tables have such rows, and how many",
+            "erase --all --where 'user_id = 7' --vacuum --json": "erase them, and print the certificate",
+            "erase mart.users --where 'id = 7' --spark-conf /etc/spark/conf/spark-defaults.conf": "one table",
+        },
+        note="It starts Spark on this machine with Hadoop's settings, and stops it at the end; with `spark-submit"
+        " $(which table-writer) erase …` Spark runs where you say.",
+        see_also=("erasure", "vacuum", "tables"),
+    ),
     "erasure": Manual(
         examples={
             "erasure mart.users --write-id 20240102T030405-62ea350e97a31ae4": "what is gone, and what is not",
             "erasure mart.users --json": "of the newest erasure, to be kept",
+            "erasure --all --predicate-sha256 9f86d08…": "of one predicate in all tables, after their vacuum",
         },
         note="Reads only.",
-        see_also=("vacuum", "history"),
+        see_also=("erase", "vacuum", "history"),
     ),
     "mirror": Manual(
         examples={

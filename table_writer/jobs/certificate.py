@@ -113,21 +113,30 @@ class ValuePlace:
     findings: Callable[[Erased], Iterator[Finding]]
 
 
-def erasure_report(opened: OpenTable, write_id: str | None) -> ErasureReport:
+class NoErasureError(InvalidInputError):
+    """The log has no erasure, or none by that write or of that predicate, or has it no more."""
+
+
+def erasure_report(opened: OpenTable, write_id: str | None = None, predicate_sha256: str = "") -> ErasureReport:
     """Look whether the objects of an erasure are gone; by default of the newest one.
 
-    Raises ``InvalidInputError`` if the log has no such erasure.
+    Raises ``NoErasureError`` if the log has no such erasure.
     """
     traces = look_for_traces(opened.store, opened.layout)
     history = opened.log.read_history()
     records = [
-        record for record in history.records if record.entry.meaning.erases and record.outcome is not Outcome.ABANDONED
+        record
+        for record in history.records
+        if record.entry.meaning.erases
+        and record.outcome is not Outcome.ABANDONED
+        and predicate_sha256 in {"", record.entry.erasure and record.entry.erasure.predicate_sha256}
     ]
     wanted = write_id or next((record.entry.erasing_id for record in reversed(records)), "")
     entries = [record.entry for record in records if wanted in {record.entry.write_id, record.entry.erasing_id}]
     if not entries:
-        raise InvalidInputError(
-            f"the log of {opened.table.name} has no erasure{f' by write {write_id}' if write_id else ''}:"
+        by = f" by write {write_id}" if write_id else " of that predicate" if predicate_sha256 else ""
+        raise NoErasureError(
+            f"the log of {opened.table.name} has no erasure{by}:"
             " delete_where(…, purge=True) makes one, and a vacuum trims it with the history, so keep its certificate",
             table=str(opened.table.name),
         )

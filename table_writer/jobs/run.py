@@ -29,7 +29,7 @@ from table_writer.jobs.plan.table_planner import require_inside
 from table_writer.jobs.plan.types import partition_schema, violation
 from table_writer.jobs.results import repeated_result
 from table_writer.jobs.rows.change import RowCall
-from table_writer.jobs.rows.erasure import Erasing, SeenAgainError
+from table_writer.jobs.rows.erasure import Erasing, SeenAgainError, new_salt
 from table_writer.jobs.rows.turns import Turn
 from table_writer.jobs.rows.where import DeletedWhere
 from table_writer.jobs.running_write import MadeTable, RunningWrite
@@ -169,10 +169,11 @@ class Steps(Order[PlannedWrite]):
             finally:
                 turn.end()
 
-    def erase(self, table: str, change: DeletedWhere, options: RowOptions) -> RowsResult:
+    def erase(self, table: str, change: DeletedWhere, options: RowOptions, salt: str = "") -> RowsResult:
         """Delete rows, and name for the next vacuum what older versions hold of them.
 
         What others have published before that is named may have brought such rows back: then they are deleted again.
+        Without a salt for the predicate's hash one is drawn.
         """
         opened = self._services.open_to_write(table)
         since, deletes = opened.log.lister.read().newest, list[RowsResult]()
@@ -181,7 +182,7 @@ class Steps(Order[PlannedWrite]):
             with self.show_progress(table, "erase"):
                 opened = self._services.open_to_write(table)
                 try:
-                    return Erasing(self.spark, opened, change, since).after(*deletes)
+                    return Erasing(self.spark, opened, change, since, salt or new_salt()).after(*deletes)
                 except SeenAgainError:
                     if len(deletes) > options.retries + DELETES_AGAIN:
                         raise

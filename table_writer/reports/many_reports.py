@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
 from table_writer.errors import TableWriterError, counted, few, printable
+from table_writer.reports.erasure_report import ErasureReport
 from table_writer.reports.health_reports import FAILED, HEALTHS, OK
 from table_writer.reports.layout import Column, Figure, State, size
+from table_writer.reports.plan_report import RowsPlan
 from table_writer.reports.report import REPORT_FORMAT, Report
 
 OneReport = TypeVar("OneReport", bound=Any)
@@ -200,6 +202,10 @@ class ManyReport(
         return f": {_counted_tables([result.outcome for result in self.results], sorted(OUTCOMES))}"
 
     def _lines(self) -> Iterator[str]:
+        yield from self._lines_of_tables()
+        yield from _passed_over(self.others_count)
+
+    def _lines_of_tables(self) -> Iterator[str]:
         for result in self._worst_first:
             if result.error is not None:
                 yield f"FAILED: {_with_table(result.table, error_facts(result.error)['message'])}"
@@ -208,7 +214,84 @@ class ManyReport(
                     failure = line.removeprefix("FAILED: ")
                     if not line.startswith("kept "):
                         yield f"{'' if failure == line else 'FAILED: '}{result.table}: {failure}"
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A table that a call had nothing to do with, and why."""
+
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ErasuresReport(ManyReport[OneReport], derived=("is_complete", "found_nothing")):
+    """The certificate of one erasure in many tables; of a dry run, what each delete would do.
+
+    Parameters
+    ----------
+    results
+        By name of the table: its :class:`ErasureReport`, of a dry run its :class:`RowsPlan`, or its error.
+    passed_over
+        Tables that were not looked through, by name with the reason: mostly that they have no such column.
+    predicate_salt
+        What the certificates hash before the predicate. Keep it with them, if it is to be shown later which rows were
+        meant: it is stored nowhere. Empty of a dry run, and where certificates were only looked up.
+    """
+
+    passed_over: Mapping[str, str] = field(default_factory=dict)
+    predicate_salt: str = ""
+
+    @property
+    def _certificates(self) -> list[ErasureReport]:
+        return [result.report for result in self.results if isinstance(result.report, ErasureReport)]
+
+    @property
+    def found_nothing(self) -> bool:
+        """Return whether no table had such a row; with one that failed nobody knows."""
+        reports = [result.report for result in self.results]
+        return not self.failed and not any(
+            report.deleted if isinstance(report, RowsPlan) else report and not report.found_nothing
+            for report in reports
+        )
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether there were such rows, and nothing is known to hold one any more in any of the tables."""
+        certificates = self._certificates
+        all_complete = all(certificate.is_complete or certificate.found_nothing for certificate in certificates)
+        return bool(certificates) and not (self.failed or self.found_nothing) and all_complete
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values: what ``--json`` prints."""
+        facts = {name: getattr(self, name) for name in ("passed_over", "predicate_salt", *self.DERIVED)}
+        return {**super().to_dict(), **facts}
+
+    def _lines(self) -> Iterator[str]:
+        empty = [certificate.table for certificate in self._certificates if certificate.found_nothing]
+        found = tuple(result for result in self.results if result.table not in empty)
+        if empty:
+            yield f"nothing found: neither readers nor older versions of {few(empty)} had such a row"
+        for why in dict.fromkeys(self.passed_over.values()):
+            names = [name for name, reason in self.passed_over.items() if reason == why]
+            yield f"not looked through: {few(names)}: {why}"
         yield from _passed_over(self.others_count)
+        if self.predicate_salt:
+            yield f"predicate's salt, which is stored nowhere: {self.predicate_salt}"
+        yield from replace(self, results=found)._lines_of_tables()  # noqa: SLF001  # its own
+
+
+def erasures_report(
+    salt: str, label: str, results: Sequence[TableResult[Any]], others_count: int
+) -> ErasuresReport[Any]:
+    """Return the report of an erasure in many tables."""
+    passed_over = {result.table: result.report.why for result in results if isinstance(result.report, PassedOver)}
+    return ErasuresReport(
+        table=label,
+        results=tuple(result for result in results if result.table not in passed_over),
+        others_count=others_count,
+        passed_over=passed_over,
+        predicate_salt=salt,
+    )
 
 
 def many_report(label: str, results: Sequence[TableResult[Any]], others_count: int) -> ManyReport[Any]:

@@ -41,7 +41,7 @@ def test_every_command_and_option_is_on_the_page(name: str, parser: ArgumentPars
     assert {option for option in options - {"--help"} if option not in PAGE} == set()
     shared = set.intersection(*({o for a in one._actions for o in a.option_strings} for _, one in parsers()))
     assert {option for option in options - shared if option not in ROWS[name]} == set()
-    shown = set(re.findall(r"--[a-z-]+", ROWS[name]))
+    shown = set(re.findall(r"--[a-z0-9-]+", ROWS[name]))
     assert shown <= options
 
 

@@ -26,6 +26,7 @@ OF_SPARK: Final[Mapping[str, Collection[str]]] = {
     "update_where": ("change_rows",),
     "deduplicate": ("change_rows",),
     "delete_where": ("change_rows", "purge"),
+    "erase_many": ("purge",),
     "sql": ("overwrite", "append", "change_rows"),
     "stage": ("stage", "stage_rows"),
     "for_each_batch": ("batch",),
@@ -44,6 +45,8 @@ CHANGE_NOTHING: Final[Mapping[str, str]] = {
 """Calls that change nothing of a table that others may work on, each with why."""
 THE_SAME: Final[Mapping[str, str]] = {
     "close": "it ends connections",
+    "erase_many": "a delete with `purge`, of each table",
+    "erasure_many": "erasure, of each table",
     "examine_store": "it tries a store, and takes no table",
     "recover_many": "recover, of each table",
     "tables": "it looks at each table",

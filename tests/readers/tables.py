@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from table_writer import Maintenance, TableWriter, TableWriterConfig
+from table_writer import ArrowWriter, Maintenance, TableWriter, TableWriterConfig
 from tests.end_to_end.test_partition_values import VALUES
 from tests.upload import rows_of_all_types
 
@@ -59,6 +59,8 @@ class Tables:
         for name, kind in KINDS.items():
             self._types(f"legacy_{name}", kind, modern())
         self._spark.conf.unset("spark.sql.parquet.writeLegacyFormat")
+        for name, kind in KINDS.items():
+            self._types_without_spark(f"arrow_types_{name}", kind, f"types_{name}")
         for number, (case, (kind, values)) in enumerate(VALUES.items()):
             if kind != "TIMESTAMP_NTZ":  # which only Spark knows
                 self._values(f"values_{case.replace(' ', '_').replace('-', '_')}", kind, values, number)
@@ -83,6 +85,13 @@ class Tables:
         table = self._create(name, f"`row` INT, {types}", kind, "p STRING")
         df = rows_of_all_types.table(self._spark, columns).withColumn("p", F.lit("a"))
         self._writer.overwrite_partitions(df, table)
+
+    def _types_without_spark(self, name: str, kind: str, other: str) -> None:
+        """Write the rows of another table by Arrow's writer."""
+        rows = self._spark.table(self.made[other])
+        ddl = [f"`{field.name}` {field.dataType.simpleString()}" for field in rows.schema]
+        table = self._create(name, ", ".join(ddl[:-1]), kind, "p STRING")
+        ArrowWriter(services=self._writer._services).overwrite_partitions(rows.toArrow(), table)
 
     def _values(self, name: str, kind: str, values: list[str], number: int) -> None:
         table = self._create(name, "id INT", list(KINDS.values())[number % 2], f"p {kind}")

@@ -252,14 +252,14 @@ class Tables:
                 self._spark.sql(f"INSERT INTO theirs.{self.name} SELECT * FROM updates")
                 counts = wanted = (0, 0, 0)
             case "merge":
-                how: Any = {"matched": call.matched, "missing": call.missing, "set": call.set, "where": where}
-                how["search_above_bytes"] = call.limit
-                counts, wanted = numbers(self._writer.merge(updates, table, on=call.on, **how)), self._merge(call)
+                options: Any = {"matched": call.matched, "missing": call.missing, "set": call.set, "where": where}
+                options["search_above_bytes"] = call.limit
+                counts, wanted = numbers(self._writer.merge(updates, table, on=call.on, **options)), self._merge(call)
             case "statement":
-                statement = f"MERGE INTO {{}} AS target USING updates ON {same_key(call.on)} {call.clauses}"
+                how = f"AS target USING updates ON {same_key(call.on)} {call.clauses}"  # values have braces
                 with patch("table_writer.jobs.rows.statement.Merge", partial(Merge, search_above_bytes=call.limit)):
-                    counts = numbers(self._writer.sql(statement.format(table)))
-                wanted = self._merged(statement.format(f"theirs.{self.name}"))
+                    counts = numbers(self._writer.sql(f"MERGE INTO {table} {how}"))
+                wanted = self._merged(f"MERGE INTO theirs.{self.name} {how}")
             case "delete":
                 counts = numbers(self._writer.delete_where(table, where))
                 wanted = (0, 0, self._changed("DELETE FROM {t}", where, {}))

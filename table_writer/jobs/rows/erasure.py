@@ -39,6 +39,11 @@ OUTSIDE: Final = "it is not below the table's own directory: delete it yourself"
 READ_ERRORS: Final[tuple[type[Exception], ...]] = (*SPARK_ERRORS, InvalidInputError)
 
 
+def new_salt() -> str:
+    """Return what goes before a predicate when it is hashed: without it nobody can try predicates."""
+    return secrets.token_hex(16)
+
+
 class SeenAgainError(ConflictError):
     """Readers see such rows again: what came after the delete has brought them back. Delete them again."""
 
@@ -64,7 +69,7 @@ class Erasing:
     opened: OpenTable
     change: DeletedWhere
     since: int | None = None  # the newest version before the first delete; None: the delete's
-    _salt: str = field(default_factory=lambda: secrets.token_hex(16))
+    salt: str = field(default_factory=new_salt)
     _deleting: set[int] = field(default_factory=set)  # the versions of the deletes
     _changed: frozenset[PartitionValues] = frozenset()
     _owners: dict[Place, PartitionValues] = field(default_factory=dict)  # of locations, by the log's entries
@@ -88,7 +93,7 @@ class Erasing:
         try:
             self._know_locations()
             erasure = Erasure(
-                predicate_sha256=hashlib.sha256(f"{self._salt}{text}".encode()).hexdigest(),
+                predicate_sha256=hashlib.sha256(f"{self.salt}{text}".encode()).hexdigest(),
                 deleted_rows=deleted.deleted,
                 write_id=deleted.write_id,
                 unknown=() if self._predicate.is_pure else (LATER_ANSWER,),
@@ -104,7 +109,7 @@ class Erasing:
             deleted,
             write_id=deleted.write_id or entry.write_id,
             notes=(*deleted.notes, _note(entry)),
-            predicate_salt=self._salt,
+            predicate_salt=self.salt,
         )
 
     def _know_locations(self) -> None:

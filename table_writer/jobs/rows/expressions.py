@@ -23,8 +23,15 @@ from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, spark_reason
 from table_writer.spark.types import shown_type
 
 VALUE: Final = "__table_writer_value"
+NO_COLUMN: Final = re.compile(r"^\[UNRESOLVED_COLUMN\b.*? with name `(.+?)` cannot be resolved")
 Expression = str | Column
 SHOWN_COLUMN: Final = re.compile(r"\AColumn<'(.*)'>\Z", re.DOTALL)
+
+
+class UnknownColumnError(InvalidInputError):
+    """An expression names a column, ``column``, that its table does not have."""
+
+    column: str = ""
 
 
 def blank(spark: SparkSession, schema: StructType) -> DataFrame:
@@ -124,9 +131,9 @@ def _analysis(frame: DataFrame, expression: Expression, parameter: str) -> Analy
         analyzed_now(frame.select("*", column.alias(VALUE)))  # beside a row an aggregate has no place
         found = open_gateway(frame.sparkSession).analysis(frame, column)
     except InvalidInputError as error:
-        raise InvalidInputError(f"{parameter}={shown(expression)}: {error.message}") from error
+        raise _refusal(parameter, expression, error.message) from error
     except SPARK_ERRORS as error:
-        raise InvalidInputError(f"{parameter}={shown(expression)}: {spark_reason(error)}") from error
+        raise _refusal(parameter, expression, spark_reason(error)) from error
     faults: Mapping[str, bool] = {
         "makes several rows of one": found.makes_rows,
         "asks other rows (OVER)": found.has_window,
@@ -137,3 +144,12 @@ def _analysis(frame: DataFrame, expression: Expression, parameter: str) -> Analy
                 f"{parameter}={shown(expression)} {fault}: expected an expression over one row's columns"
             )
     return found
+
+
+def _refusal(parameter: str, expression: Expression, reason: str) -> InvalidInputError:
+    message, no_column = f"{parameter}={shown(expression)}: {reason}", NO_COLUMN.search(reason)
+    if no_column is None:
+        return InvalidInputError(message)
+    refusal = UnknownColumnError(message)
+    refusal.column = no_column[1].replace("`.`", ".")
+    return refusal

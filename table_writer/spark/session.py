@@ -1,0 +1,72 @@
+"""A session for a call that takes Spark, where nobody has one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from table_writer.config import TableWriterConfig
+from table_writer.errors import InvalidInputError
+from table_writer.metastore.settings import GLUE_SCHEME
+
+HADOOP: Final = "spark.hadoop."
+PYTHON: Final = "PYSPARK_PYTHON"
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it, and says where Spark runs
+S3A: Final = {"endpoint_url": "fs.s3a.endpoint", "region": "fs.s3a.endpoint.region"}
+
+
+@contextmanager
+def a_session(config: TableWriterConfig, spark_conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Yield the session that is active in this process; without one start one with these settings, and stop it.
+
+    What ``spark-submit`` has been given holds as well: started by it, the session runs on its cluster.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    builder = SparkSession.builder.appName("table-writer").enableHiveSupport()
+    for name, value in {**_settings(config), **spark_conf}.items():
+        builder = builder.config(name, value)
+    is_here = spark_conf.get("spark.master", "local").startswith("local") and SUBMITTED not in os.environ
+    try:
+        with _workers_of_this_python() if is_here else nullcontext():
+            session = builder.getOrCreate()
+    except (PySparkException, RuntimeError) as error:
+        raise InvalidInputError(f"Spark, which looks through the rows, does not start here: {error}") from error
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def _workers_of_this_python() -> Iterator[None]:
+    """Let a context that is made meanwhile start its workers by this Python, not by what python3 is on the PATH."""
+    is_set = PYTHON in os.environ
+    os.environ.setdefault(PYTHON, sys.executable)
+    try:
+        yield
+    finally:
+        if not is_set:
+            del os.environ[PYTHON]
+
+
+def _settings(config: TableWriterConfig) -> dict[str, str]:
+    """Return what a session has to be told of a config: where metastore and store are."""
+    uris = ",".join(uri for uri in config.metastore_uris or () if not uri.startswith(GLUE_SCHEME))
+    found = {"spark.ui.showConsoleProgress": "false"}  # the call shows its own
+    found |= {f"{HADOOP}{name}": value for name, value in config.hadoop.items()}
+    found |= {f"{HADOOP}hive.metastore.uris": uris} if uris else {}
+    for name, setting in S3A.items():
+        value = getattr(config.s3, name)
+        found |= {f"{HADOOP}{setting}": value} if value else {}
+    if config.s3.path_style is not None:
+        found[f"{HADOOP}fs.s3a.path.style.access"] = str(config.s3.path_style).lower()
+    return found

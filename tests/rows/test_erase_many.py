@@ -1,0 +1,176 @@
+"""One erasure in many tables: each is looked through or named, and the certificates are of one predicate."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from table_writer import InvalidInputError, Maintenance, TableWriter
+from table_writer.cli.main import main
+from table_writer.jobs.run import Steps
+from table_writer.testing import Lakehouse
+from tests.rows.conftest import Listed
+
+WHERE = "user_id = 7"
+MakeTable = Callable[..., str]
+
+
+@pytest.fixture
+def database(make_table: MakeTable, spark: SparkSession, writer: TableWriter, lakehouse_database: str) -> str:
+    """Make a database with every kind of table that an erasure meets."""
+    columns = "(user_id BIGINT, note STRING, dt STRING)"
+    for name, ids in {"visits": (7, 8), "orders": (7, 7, 9), "returns": (8,)}.items():
+        table = make_table(f"CREATE TABLE {{name}} {columns} USING parquet PARTITIONED BY (dt)", name)
+        frame = spark.createDataFrame(
+            [(id_, "n", f"d{at}") for at, id_ in enumerate(ids)], "user_id BIGINT, note STRING, dt STRING"
+        )
+        writer.overwrite_partitions(frame, table)
+    make_table("CREATE TABLE {name} (id BIGINT, payload STRUCT<user_id: BIGINT>) USING parquet", "products")
+    products = spark.sql("SELECT 1L AS id, named_struct('user_id', 7L) AS payload")
+    writer.overwrite_table(products, f"{lakehouse_database}.products")
+    make_table("CREATE TABLE {name} (user_id BIGINT) USING parquet", "of_others")
+    spark.sql(f"INSERT INTO {lakehouse_database}.of_others SELECT 7L")
+    return lakehouse_database
+
+
+def test_each_table_is_erased_or_named_and_one_hash_is_of_all(
+    database: str, writer: TableWriter, listed: Listed
+) -> None:
+    found = writer.erase_many(WHERE, database=database, dry_run=True)
+    assert {one.table: one.report.deleted for one in found.results} == {
+        f"{database}.orders": 2,
+        f"{database}.returns": 0,
+        f"{database}.visits": 1,
+    }
+    assert (found.found_nothing, found.is_complete, found.predicate_salt) == (False, False, "")
+    assert len(listed(f"{database}.orders")) == 3
+
+    report = writer.erase_many(WHERE, database=database)
+    certificates = {one.table.partition(".")[2]: one.report for one in report.results}
+    assert {name: one.deleted_rows for name, one in certificates.items()} == {"orders": 2, "returns": 0, "visits": 1}
+    assert certificates["orders"].due > 0
+    assert not report.is_complete
+    assert report.passed_over == {f"{database}.products": "it has no column user_id"}
+    assert report.others_count == 1
+    [digest] = {one.predicate_sha256 for one in certificates.values()}
+    assert digest == hashlib.sha256(f"{report.predicate_salt}{WHERE}".encode()).hexdigest()
+    assert WHERE not in report.to_json()
+    assert [user_id for user_id, *_ in listed(f"{database}.orders")] == [9]
+    text = report.to_text()
+    assert f"not looked through: {database}.products: it has no column user_id" in text
+    assert f"nothing found: neither readers nor older versions of {database}.returns had such a row" in text
+    assert f"predicate's salt, which is stored nowhere: {report.predicate_salt}" in text
+
+    writer.maintenance.vacuum_many(database=database)
+    later = writer.maintenance.erasure_many(database=database, predicate_sha256=digest)
+    assert (later.is_complete, later.found_nothing) == (True, False)
+    assert later.passed_over == {f"{database}.products": "its log has no such erasure"}
+    another = writer.maintenance.erasure_many(database=database, predicate_sha256="0" * 64)
+    assert (another.results, another.is_complete, another.found_nothing) == ((), False, True)
+    with pytest.raises(InvalidInputError, match="no erasure"):
+        raise _errors(writer.maintenance.erasure_many([f"{database}.products"]))[0]
+
+
+def _errors(report: Any) -> list[BaseException]:
+    return [one.error for one in report.failed]
+
+
+def test_with_vacuum_the_files_are_gone_when_the_call_ends(database: str, writer: TableWriter) -> None:
+    report = writer.erase_many(WHERE, [f"{database}.orders", f"{database}.visits"], vacuum=True)
+    assert report.is_complete
+    assert all(one.state == "deleted" for result in report.results for one in result.report.objects)
+    again = writer.erase_many(WHERE, [f"{database}.orders"], vacuum=True)
+    assert (again.found_nothing, again.is_complete) == (True, False)
+
+
+def test_a_table_that_fails_stops_no_other_and_is_not_certified(
+    database: str, writer: TableWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erase = Steps.erase
+
+    def failing(self: Steps, table: str, *words: Any, **named: Any) -> Any:
+        if table.endswith("orders"):
+            raise InvalidInputError("no route")
+        return erase(self, table, *words, **named)
+
+    monkeypatch.setattr(Steps, "erase", failing)
+    report = writer.erase_many(WHERE, database=database, vacuum=True)
+    assert [one.table for one in report.failed] == [f"{database}.orders"]
+    assert (report.is_complete, report.found_nothing) == (False, False)
+    assert f"FAILED: {database}.orders: no route" in report.to_text()
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"), [("user_id =", "SYNTAX"), ("sum(user_id) > 1", "AGGREGATE|GROUP"), ("user_id", "not boolean")]
+)
+def test_a_predicate_that_is_none_fails_in_each_table_and_deletes_nothing(
+    database: str, writer: TableWriter, listed: Listed, where: str, reason: str
+) -> None:
+    report = writer.erase_many(where, [f"{database}.orders"])
+    with pytest.raises(InvalidInputError, match=reason):
+        raise _errors(report)[0]
+    assert len(listed(f"{database}.orders")) == 3
+
+
+def test_at_a_prompt_it_prints_the_certificate_and_its_exit_code_says_what_is_left(
+    database: str, lakehouse: Lakehouse, writer: TableWriter, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def run(*words: str) -> tuple[int, dict[str, Any]]:
+        capsys.readouterr()
+        keeper = Maintenance(services=writer._services)
+        code = main(
+            [*words, "--metastore-uri", lakehouse.metastore_uri, "--json"], make_maintenance=lambda *_, **__: keeper
+        )
+        printed: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return int(code), printed
+
+    settings = tmp_path / "spark-defaults.conf"
+    settings.write_text("spark.sql.shuffle.partitions 1\n")
+    words = ("erase", "--database", database, "--where", WHERE, "--spark-conf", str(settings))
+    assert run(*words, "--dry-run")[0] == 0
+    code, printed = run(*words)
+    assert (code, printed["is_complete"]) == (1, False)
+    assert [one["exit_code"] for one in printed["results"]] == [1, 0, 1]
+    assert run("vacuum", "--database", database)[0] == 0
+    digest = printed["results"][0]["report"]["predicate_sha256"]
+    code, printed = run("erasure", "--database", database, "--predicate-sha256", digest)
+    assert (code, printed["is_complete"], printed["predicate_salt"]) == (0, True, "")
+    assert run("erasure", f"{database}.returns")[0] == 1  # it alone had no such row
+    assert run("erase", f"{database}.products", "--where", WHERE)[0] == 1
+    assert run("erasure", "--database", database, "--write-id", "x")[0] == 2
+
+
+def test_a_process_without_a_session_starts_one(
+    database: str, lakehouse: Lakehouse, spark: SparkSession, listed: Listed, tmp_path: Path
+) -> None:
+    wanted = ("spark.jars", "spark.driver.extraClassPath", "spark.sql.warehouse.dir", "spark.ui.enabled")
+    given = {name: spark.conf.get(name, "") for name in wanted}
+    lines = [f"{name} {value}" for name, value in {**given, "spark.master": "local[1]"}.items() if value]
+    settings = tmp_path / "spark-defaults.conf"
+    settings.write_text("\n".join(lines))
+    hadoop = dict(lakehouse.s3_server.hadoop_settings())
+    keys = {"AWS_ACCESS_KEY_ID": "access.key", "AWS_SECRET_ACCESS_KEY": "secret.key"}
+    environment = {name: hadoop.pop(f"fs.s3a.{setting}") for name, setting in keys.items()}
+    words = [*("erase", "--database", database, "--where", WHERE, "--vacuum", "--json"), "--spark-conf", str(settings)]
+    words += ["--metastore-uri", lakehouse.metastore_uri]
+    words += [word for name, value in hadoop.items() for word in ("--conf", f"{name}={value}")]
+    ran = subprocess.run(
+        [sys.executable, "-m", "table_writer", *words],
+        env={**os.environ, **environment},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
+    assert json.loads(ran.stdout)["is_complete"]
+    assert [user_id for user_id, *_ in listed(f"{database}.orders")] == [9]
