@@ -20,7 +20,7 @@ from table_writer.errors import InvalidInputError, counted
 from table_writer.model.contents import Contents
 from table_writer.model.defaults import SAFE_AGE
 from table_writer.model.location import Location
-from table_writer.model.table import RETENTION_PROPERTY, Partition, PartitionValues, are_small_files
+from table_writer.model.table import RETENTION_PROPERTY, Partition, PartitionValues
 from table_writer.model.table_kind import parameter, why_not_written
 from table_writer.model.units import DAY_SECONDS
 from table_writer.protocol.log.history import History
@@ -35,8 +35,8 @@ from table_writer.protocol.log.stored import small_json
 from table_writer.protocol.table.present import placements_now
 from table_writer.protocol.table.root_markers import SINK, why_marked
 from table_writer.protocol.vacuum.due import vacuum_ages
+from table_writer.reports import history_facts
 from table_writer.reports.health_reports import Finding
-from table_writer.reports.history_facts import small_files_everywhere
 from table_writer.reports.layout import size
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.storage.table_files import is_named_by_us, objects_of_each
@@ -342,28 +342,14 @@ def files(subject: Subject) -> Iterable[Finding]:
 
 def small_files(subject: Subject) -> Iterable[Finding]:
     """Name the partitions with many small files, by the metastore's figures, without a listing."""
-    figures = {
-        values: [partition.parameters.get(name, "") for name in ("numFiles", "totalSize")]
-        for values, partition in sorted(subject.partitions().items())
-    }
-    counts_and_sizes = {
-        values: (int(count), int(size_bytes))
-        for values, (count, size_bytes) in figures.items()
-        if count.isdecimal() and size_bytes.isdecimal()
-    }
-    small_values = [
-        values for values, (count, size_bytes) in counts_and_sizes.items() if are_small_files(count, size_bytes)
-    ]
-    if small_values:
-        yield note(
-            f"many small files, which cost a reader one request each, in {counted(len(small_values), 'partition')}:"
-            f" {subject.names(small_values)}",
-            f'TableWriter(spark).compact("{subject.name}") writes their rows into fewer',
-        )
-    elif notes := small_files_everywhere(counts_and_sizes.values(), subject.opened.table):
-        yield from map(note, notes)
-    else:
-        yield ok("no partition of many small files, as far as the metastore knows their number")
+    figures: dict[PartitionValues, tuple[int, int]] = {}
+    for values, partition in sorted(subject.partitions().items()):
+        count, size_bytes = (partition.parameters.get(name, "") for name in ("numFiles", "totalSize"))
+        if count.isdecimal() and size_bytes.isdecimal():
+            figures[values] = (int(count), int(size_bytes))
+    notes = history_facts.small_files(subject.opened.table, figures)
+    fine = ok("no partition of many small files, as far as the metastore knows their number")
+    return map(note, notes) if notes else [fine]
 
 
 def _place(history: History, values: PartitionValues) -> Location:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from table_writer.errors import counted
+from table_writer.errors import counted, few
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.partition_facts import CHANGES, PartitionFacts
@@ -133,25 +133,24 @@ def _table_sizes(history: History) -> dict[int, int | None]:
 def small_files_notes(history: History, table: Table) -> tuple[str, ...]:
     """Return a note that names the partitions with many small files, by the log; none without such partitions."""
     contents = sorted(history.state.current_contents().items())
-    figures = {values: (held_rows.files, held_rows.bytes) for values, held_rows in contents}
+    return small_files(table, {values: (held_rows.files, held_rows.bytes) for values, held_rows in contents})
+
+
+def small_files(table: Table, figures: Mapping[PartitionValues, tuple[int, int]]) -> tuple[str, ...]:
+    """Return the same of partitions by their numbers of files and bytes; few in each are noted if they add up."""
     partitions = [values for values, (count, size_bytes) in figures.items() if are_small_files(count, size_bytes)]
-    if not partitions:
-        return small_files_everywhere(figures.values(), table)
-    names = ", ".join(shown_name(table, values) for values in partitions[:SHOWN_PARTITIONS])
-    others = f" and {len(partitions) - SHOWN_PARTITIONS} more" if len(partitions) > SHOWN_PARTITIONS else ""
-    return (f'many small files in {names}{others}: TableWriter(spark).compact("{table.name}") writes fewer',)
-
-
-def small_files_everywhere(figures: Collection[tuple[int, int]], table: Table) -> tuple[str, ...]:
-    """Return a note on partitions whose files are few and small, by their numbers of files and bytes, if it adds up."""
-    count, size_bytes, partition_count = small_files_in_all(figures)
+    if partitions:
+        names = few([shown_name(table, values) for values in partitions], most=SHOWN_PARTITIONS)
+        crowded = f"{counted(len(partitions), 'partition')} ({names})"
+        return (f'many small files in {crowded}: TableWriter(spark).compact("{table.name}") writes fewer',)
+    count, size_bytes, partition_count = small_files_in_all(figures.values())
     if not count:
         return ()
-    partitions, average = counted(partition_count, "partition"), size(size_bytes / count)
+    crowded, average = counted(partition_count, "partition"), size(size_bytes / count)
     joined = f'TableWriter(spark).compact("{table.name}", min_files=2) joins those of one partition'
     coarser = "partition by a coarser column, such as a month instead of a day"
     advice = joined if count >= 2 * partition_count else coarser
-    return (f"{count:,} small files in {partitions}, of {average} each, and a query opens every one: {advice}",)
+    return (f"{count:,} small files in {crowded}, of {average} each, and a query opens every one: {advice}",)
 
 
 def partition_facts(

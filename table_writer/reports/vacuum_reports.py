@@ -74,11 +74,13 @@ DELETED: Final[Columns] = (Place("location", "location"), Column("why", "reason"
 WORK_OF_VACUUMS: Final = ("deleted", "aborted", "removed_registrations", "trimmed_versions")
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
 class _ReportOfDeletions(Report):
     """A report on locations that are deleted, with every object in them."""
 
-    deleted: tuple[DeletedPath, ...]
-    failures: tuple[str, ...]
+    deleted: tuple[DeletedPath, ...] = ()
+    failures: tuple[str, ...] = ()
+    dry_run: bool = False
 
     @property
     def bytes_freed(self) -> int:
@@ -137,14 +139,11 @@ class VacuumReport(
     """
 
     version: int | None = None
-    deleted: tuple[DeletedPath, ...] = ()
     aborted: tuple[AbortedUpload, ...] = ()
     removed_registrations: tuple[str, ...] = ()
     trimmed_versions: tuple[int, ...] = ()
     kept: tuple[KeptPath, ...] = ()
     in_doubt: tuple[int, ...] = ()
-    failures: tuple[str, ...] = ()
-    dry_run: bool = False
 
     def _headline(self) -> str:
         free_verb, aborted, trimmed = (
@@ -185,8 +184,6 @@ class UploadsReport(
 
     uploads: tuple[UploadDetail, ...] = ()
     aborted: tuple[AbortedUpload, ...] = ()
-    deleted: tuple[DeletedPath, ...] = ()
-    failures: tuple[str, ...] = ()
     dry_run: bool = True
 
     def _headline(self) -> str:
@@ -216,9 +213,6 @@ class DiscardReport(_ReportOfDeletions, rows="deleted", columns=DELETED, lines=F
     write_id: str
     version: int | None = None
     aborted: int = 0
-    deleted: tuple[DeletedPath, ...] = ()
-    failures: tuple[str, ...] = ()
-    dry_run: bool = False
 
     def event_facts(self) -> dict[str, Any]:
         """Return the facts for the event."""
