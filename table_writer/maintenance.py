@@ -562,7 +562,7 @@ class Maintenance:
 
         Examples
         --------
-        >>> report = keeper.erase_many("id = 1", database="mart", spark=spark, dry_run=True)
+        >>> report = keeper.erase_many("id = 1", database="mart", dry_run=True)
         >>> [(one.table, one.report.deleted) for one in report.results]
         [('mart.orders', 1)]
         """
@@ -609,7 +609,7 @@ class Maintenance:
 
         Examples
         --------
-        >>> keeper.erasure_many(database="mart").found_nothing
+        >>> keeper.erasure_many(database="mart", predicate_sha256="0" * 64).found_nothing
         True
         """
         from functools import partial

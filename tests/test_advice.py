@@ -219,7 +219,7 @@ def test_a_call_that_there_is_not_names_the_one_that_is_meant(name: str, advice:
     with pytest.raises(AttributeError) as missing:
         getattr(object.__new__(TableWriter), name)
     assert str(missing.value).startswith(f"TableWriter has no {name}{advice}")
-    assert name == "history" or "merge, delete_where, update_where, deduplicate" in str(missing.value)
+    assert name == "history" or "merge, delete_where, erase_many, update_where, deduplicate" in str(missing.value)
 
 
 @pytest.mark.parametrize(
