@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from table_writer.protocol.operations.entry import RepublishResult
     from table_writer.protocol.table.open_table import OpenTable
     from table_writer.protocol.table.services import Services
+    from table_writer.reports.certification_report import CertificationReport
     from table_writer.reports.erasure_report import ErasureReport
     from table_writer.reports.health_reports import DoctorReport
     from table_writer.reports.history_reports import (
@@ -1056,6 +1057,60 @@ class Maintenance:
 
         place = Location.parse(store)
         return examine_opened(place, lambda: self._services.open_another(place))
+
+    def certify(
+        self,
+        location: str,
+        *,
+        database: str = "default",
+        races: int = 1_000,
+        kills: int = 50,
+        minutes: float = 15.0,
+        history: str | None = None,
+    ) -> CertificationReport:
+        """Put the promise to the test on a store and a metastore of your own, and say what held.
+
+        It tries the store's contract, and lets claims race. Then it makes a table, lets writers overwrite and append
+        while they are killed at random moments, and lets others read. It resolves what is in doubt, erases rows,
+        vacuums, and looks through every object. A checker that imports nothing of this library judges what the
+        processes have told. Everything lies below a name of its own, and is taken away at the end.
+
+        Parameters
+        ----------
+        location
+            A place in the store, such as ``"s3://bucket/prefix"``; nothing needs to be there.
+        database
+            The database in which the table is made, as an external table with a name of its own.
+        races
+            How many claims race, eight writers each.
+        kills
+            How many writers are killed.
+        minutes
+            When nothing more is begun; what runs then is ended, and the report says how much was tried. At most 60.
+        history
+            A file to which the history of writes and reads is written, as JSON lines.
+
+        Returns
+        -------
+        CertificationReport
+            ``holds`` says whether every promise held that was tried.
+
+        Raises
+        ------
+        InvalidInputError
+            A number is out of range, or no store can be opened for the location.
+
+        Examples
+        --------
+        >>> report = keeper.certify("s3a://lakehouse/proof", races=20, kills=1)
+        >>> report.holds
+        True
+        """
+        from table_writer.doctor.certify import Extent, certify
+
+        services, extent = self._services, Extent(races=races, kills=kills, minutes=minutes)
+        config = replace(services.config, hadoop={**services.session.hadoop, **services.config.hadoop})
+        return certify(location, config, services, database=database, extent=extent, history=history or "")
 
     def adopt(self, table: str, *, accept_loss: bool = False) -> None:
         """Declare that the files below a table's root are this table's, after it was renamed, moved or created again.

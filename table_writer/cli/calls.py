@@ -21,10 +21,16 @@ IN_ALL_CALLS: Final[Mapping[str, str]] = {"dry_run": "check everything and chang
 NOT_TYPED: Final = frozenset({"table", "tables", "spark"})
 CONDITION: Final = "where"  # an option, though it has to be given
 VERSIONS: Final = frozenset({"version", "from_version", "to_version"})
-KINDS_OF_MIRRORS: Final = ("as_", "to")
+METAVARS: Final = {
+    "where": "PREDICATE",
+    "history": "FILE",
+    "predicate_sha256": "HASH",
+    **dict.fromkeys(("as_", "to"), "KIND"),
+}
 KINDS: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     "bool": ({"action": "store_true"}, ""),
     "int": ({"type": int, "metavar": "N"}, ""),
+    "float": ({"type": float, "metavar": "N"}, ""),
     "str": ({"metavar": "ID"}, ""),
     "timedelta": ({"type": age, "metavar": "AGE"}, ", such as 7d, 36h, 90m"),
     "datetime": ({"type": moment, "metavar": "TIME"}, "; UTC without an offset"),
@@ -67,12 +73,10 @@ class Call:
         keywords, hint = KINDS[parameter.annotation.removesuffix(" | None")]
         if name in VERSIONS:
             keywords = {**keywords, "type": version_number}
-        if name in KINDS_OF_MIRRORS:
-            keywords = {**keywords, "metavar": "KIND"}
+        if name in METAVARS:
+            keywords = {**keywords, "metavar": METAVARS[name]}
         sentences = self._sentences.get(name) or [IN_ALL_CALLS.get(name, "")]
         text = sentences[0][:1].lower() + sentences[0][1:]
-        if name == CONDITION:
-            keywords = {**keywords, "metavar": "PREDICATE"}
         if default is Parameter.empty and (parameter.kind is Parameter.KEYWORD_ONLY or name == CONDITION):
             return option_of(name), {**keywords, "dest": name, "required": True, "help": text}
         if default is Parameter.empty:
@@ -80,8 +84,10 @@ class Call:
         default_text = next((words.removeprefix(DEFAULT) for words in sentences if words.startswith(DEFAULT)), "")
         if isinstance(default, timedelta):
             default_text = f"{default // timedelta(hours=1)}h"
-        elif default and isinstance(default, int):
-            default_text = str(default)
+        elif default and isinstance(default, int | float):
+            default_text = f"{default:g}"
+        elif default and isinstance(default, str):
+            default_text = default
         text += hint + (f" (default: {default_text})" if default_text else "")
         return option_of(name), {**keywords, "dest": name, "default": default, "help": text}
 

@@ -29,6 +29,7 @@ from table_writer.maintenance import OF_SPARK, Maintenance
 
 if TYPE_CHECKING:
     from table_writer.config import TableWriterConfig
+    from table_writer.reports.certification_report import CertificationReport
     from table_writer.reports.erasure_report import ErasureReport
     from table_writer.reports.health_reports import DoctorReport
     from table_writer.reports.history_reports import RecoverReport
@@ -80,6 +81,7 @@ class Takes(Enum):
 
     ONE = "one table"
     ONE_OR_STORE = "one table, or a store without any"
+    STORE = "a place in a store"
     SEVERAL = "one table, several, or all of a database"
     DATABASES = "all tables, or those of a database"
 
@@ -103,7 +105,7 @@ class Command:
     options: Options = field(default_factory=dict)
     exclusive: tuple[str, ...] = ()  # exactly one of these parameters must be given
     run: Callable[[Maintenance, Namespace], Report | Adopted | SavedPage] | None = None  # where it is more than a call
-    # where it takes a store, and no metastore
+    # where it takes a store, and needs no metastore
     run_store: Callable[[TableWriterConfig, Namespace], Report] | None = None
     needs_attention: Callable[[Any], bool] = lambda _: False  # the report names something to look at: exit code 1
     asks: Callable[[Namespace], bool] | None = None  # a person at a terminal is asked about these arguments
@@ -125,6 +127,10 @@ class Command:
             for name, keywords in call.options().items():
                 options.setdefault(name, keywords)
         return {**options, "--yes": switch("ask no question at a terminal")} if self.asks else options
+
+    def run_without_metastore(self, arguments: Namespace) -> Callable[[TableWriterConfig, Namespace], Report] | None:
+        """Return what runs these arguments where no metastore is named; ``None`` if they need one."""
+        return self.run_store if self.takes is Takes.STORE or getattr(arguments, "store", None) else None
 
     def run_call(self, keeper: Maintenance, arguments: Namespace) -> Report | Adopted | SavedPage:
         """Make the call, which for several tables is another one than for one table."""
@@ -187,6 +193,20 @@ def _examine_store(config: TableWriterConfig, arguments: Namespace) -> DoctorRep
     from table_writer.doctor.store import examine_store
 
     return examine_store(arguments.store, config)
+
+
+def _certify(config: TableWriterConfig, arguments: Namespace) -> CertificationReport:
+    from table_writer.doctor.certify import Extent, certify
+    from table_writer.protocol.table.services import Services
+
+    return certify(
+        arguments.location,
+        config,
+        Services.without_spark(None, config) if config.metastore_uris else None,
+        database=arguments.database,
+        extent=Extent(races=arguments.races, kills=arguments.kills, minutes=arguments.minutes),
+        history=arguments.history or "",
+    )
 
 
 def _not_recovered(report: RecoverReport) -> bool:
@@ -290,6 +310,7 @@ COMMANDS: Final = (
         run_store=_examine_store,
         needs_attention=lambda report: not report.healthy,
     ),
+    Command(name="certify", takes=Takes.STORE, run_store=_certify, needs_attention=lambda report: not report.holds),
 )
 BY_NAME: Final = {command.name: command for command in COMMANDS}
 
@@ -330,7 +351,9 @@ def _settle_tables(parser: ArgumentParser, arguments: Namespace, takes: Takes) -
 
     Of a command on one table ``--all`` means all rows only. ``tables`` is ``None`` where databases are meant, or all.
     """
-    if takes is Takes.ONE:
+    if takes is Takes.STORE:
+        arguments.table = ""
+    if takes in {Takes.ONE, Takes.STORE}:
         return
     if takes is Takes.ONE_OR_STORE:
         if bool(arguments.table) == bool(arguments.store):

@@ -11,6 +11,7 @@ import traceback
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final, TextIO
 
 from table_writer.cli.arguments import PROGRAM, ExitCode, UsageError, exit_code_of
@@ -65,11 +66,11 @@ def main(argv: Sequence[str] | None = None, *, make_maintenance: Callable[..., M
 def _run(
     command: Command, arguments: Namespace, output: Output, make_maintenance: Callable[..., Maintenance]
 ) -> ExitCode:
-    store = getattr(arguments, "store", None)
-    uri, config = read_configuration(arguments, needs_metastore=not store)
+    run_store = command.run_without_metastore(arguments)
+    uri, config = read_configuration(arguments, needs_metastore=run_store is None)
     output.redaction.hide(config.hadoop)
-    if store and command.run_store is not None:
-        found = command.run_store(config, arguments)
+    if run_store is not None:
+        found = run_store(replace(config, metastore_uris=tuple(uri.split(",")) if uri else None), arguments)
         output.report(facts(command, found), found.to_text(all_rows=True))
         return exit_code(command, found)
     keeper = make_maintenance(uri, config=config)

@@ -192,6 +192,15 @@ MANUALS: Final[Mapping[str, Manual]] = {
         },
         see_also=("recover", "report"),
     ),
+    "certify": Manual(
+        examples={
+            "certify s3://bucket/prefix --metastore-uri thrift://host:9083": "store and metastore, in 15 minutes",
+            "certify s3://bucket/prefix": "the store alone, where no metastore is named",
+            "certify s3://bucket/prefix --history history.jsonl --json": "with the history, for a checker of your own",
+        },
+        note="It needs neither Spark nor Java.",
+        see_also=("doctor",),
+    ),
 }
 PURPOSE: Final = (
     "Looks after tables that table_writer writes: without Spark, safe while writers are at work. It reads the metastore"

@@ -62,12 +62,12 @@ def _thrift_columns(raw: Iterable[Mapping[str, str]]) -> list[ttypes.FieldSchema
 
 
 def new_table(table: Table) -> dict[str, Any]:
-    """Return the ``TableInput`` of an external table without partitions."""
+    """Return the ``TableInput`` of an external table that has no partitions yet."""
     return {
         "Name": table.name.name,
         "TableType": "EXTERNAL_TABLE",
         "Parameters": {"EXTERNAL": "TRUE", **table.parameters},
-        "PartitionKeys": [],
+        "PartitionKeys": list(map(_raw_column, table.partition_columns)),
         "StorageDescriptor": {
             "Columns": list(map(_raw_column, table.columns)),
             "Location": table.location.rstrip("/"),

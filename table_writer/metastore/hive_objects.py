@@ -127,7 +127,7 @@ def new_partition(table: Table, partition: Partition) -> Any:
 
 
 def new_table(table: Table) -> Any:
-    """Return the ``ttypes.Table`` to add: an external one without partitions."""
+    """Return the ``ttypes.Table`` to add: an external one that has no partitions yet."""
     return ttypes.Table(
         dbName=table.name.database,
         tableName=table.name.name,
@@ -135,7 +135,9 @@ def new_table(table: Table) -> Any:
         createTime=int(time.time()),
         tableType="EXTERNAL_TABLE",
         parameters={"EXTERNAL": "TRUE", **table.parameters},
-        partitionKeys=[],
+        partitionKeys=[
+            ttypes.FieldSchema(column.name, column.type, column.comment) for column in table.partition_columns
+        ],
         sd=ttypes.StorageDescriptor(
             cols=[ttypes.FieldSchema(column.name, column.type, column.comment) for column in table.columns],
             location=table.location.rstrip("/"),

@@ -112,7 +112,7 @@ class Metastore(Protocol):
         """Return the table, ``None`` when there is none."""
 
     def add_table(self, table: Table) -> bool:
-        """Make an external table without partitions; ``False``, and nothing is changed, if one of its name is there."""
+        """Make an external table, without partitions so far; ``False`` and no change if one of its name is there."""
 
     def remove_table(self, name: TableName) -> None:
         """Drop a table and leave its data; one that does not exist is no error."""

@@ -47,6 +47,7 @@ THE_SAME: Final[Mapping[str, str]] = {
     "close": "it ends connections",
     "erase_many": "a delete with `purge`, of each table",
     "erasure_many": "erasure, of each table",
+    "certify": "it makes a table of its own, and ends it",
     "examine_store": "it tries a store, and takes no table",
     "recover_many": "recover, of each table",
     "tables": "it looks at each table",

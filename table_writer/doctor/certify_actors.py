@@ -1,0 +1,148 @@
+"""The processes of a certification: writers, who may be killed at any moment, and readers. They tell what they do."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+import pyarrow as pa
+
+from table_writer.arrow.writer import ArrowWriter
+from table_writer.config import TableWriterConfig
+from table_writer.errors import OutcomeUnknownError, TableWriterError
+from table_writer.read.dataset import read_arrow
+
+OVERWRITTEN: Final = ("o0", "o1", "o2", "o3")  # partitions
+APPENDED: Final = "a"  # a partition that nobody overwrites
+ROWS: Final = 3  # of a write in a partition
+START_SECONDS: Final = 60.0  # of a process
+Event = dict[str, Any]
+Tell = Callable[[Event], None]
+
+
+def rows_of(write: str, partitions: Mapping[str, int]) -> pa.Table:
+    """Return the rows of a write, which have its name in them."""
+    pairs = [(f"{write}/{number}", partition) for partition, count in partitions.items() for number in range(count)]
+    return pa.table({"id": [text for text, _ in pairs], "part": [partition for _, partition in pairs]})
+
+
+def write_once(writer: ArrowWriter, table: str, tell: Tell, write: str, kind: str, partitions: Sequence[str]) -> None:
+    """Make one write, and tell how it began and ended; without an end its outcome is not known."""
+    counts = dict.fromkeys(partitions, ROWS)
+    tell({"event": "begin", "write": write, "kind": kind, "rows": counts})
+    call = writer.overwrite_partitions if kind == "overwrite" else writer.append
+    try:
+        call(rows_of(write, counts), table)
+    except OutcomeUnknownError as unknown:
+        tell({"event": "unknown", "write": write, "note": str(unknown)})
+    except TableWriterError as refused:  # nothing is published, as each of them promises
+        tell({"event": "refused", "write": write, "note": f"{type(refused).__name__}: {refused.message}"})
+    else:
+        tell({"event": "published", "write": write})
+
+
+def read_once(config: TableWriterConfig, table: str, tell: Tell) -> None:
+    """Read the table, and tell what was found."""
+    began, rows, error = time.monotonic(), dict[str, list[str]](), ""
+    try:
+        for row in read_arrow(table, config=config).to_table().to_pylist():
+            rows.setdefault(row["part"], []).append(row["id"])
+    except (TableWriterError, OSError, pa.ArrowException) as failure:
+        error = f"{type(failure).__name__}: {failure}"
+    tell({"event": "read", "began": began, "rows": {} if error else rows, "error": error})
+
+
+def writes(config: TableWriterConfig, table: str, name: str, told: Connection) -> None:
+    """Write until somebody says stop, or kills this process."""
+    with _telling(name, told) as tell, ArrowWriter(config=config) as writer:
+        chance = random.Random(name)  # noqa: S311  # a schedule, no secret
+        number = 0
+        while not told.poll():
+            number += 1
+            appends = chance.random() < 0.4
+            others = chance.sample(OVERWRITTEN, 1 if appends else 2)
+            chosen = (APPENDED, *others) if appends else tuple(others)
+            write_once(writer, table, tell, f"{name}-{number}", "append" if appends else "overwrite", chosen)
+
+
+def reads(config: TableWriterConfig, table: str, name: str, told: Connection) -> None:
+    """Read until somebody says stop."""
+    with _telling(name, told) as tell:
+        while not told.poll():
+            read_once(config, table, tell)
+
+
+@contextmanager
+def _telling(name: str, told: Connection) -> Iterator[Tell]:
+    """Yield what tells the certification of an event; a fault of this process is told as its last one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the certification ends its processes itself
+
+    def tell(event: Event) -> None:
+        told.send({**event, "t": time.monotonic(), "actor": name})
+
+    try:
+        yield tell
+    except Exception as fault:  # noqa: BLE001  # whatever it is, somebody has to know
+        tell({"event": "fault", "note": f"{type(fault).__name__}: {fault}"})
+
+
+class Actor:
+    """A process that tells what it does; its events come to a list that all actors share."""
+
+    def __init__(
+        self,
+        work: Callable[[TableWriterConfig, str, str, Connection], None],
+        config: TableWriterConfig,
+        table: str,
+        name: str,
+        events: list[Event],
+    ) -> None:
+        self.name = name
+        self._events = events
+        self._told, theirs = multiprocessing.get_context("spawn").Pipe()
+        spawned = multiprocessing.get_context("spawn").Process
+        self._process = spawned(target=work, args=(config, table, name, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._begun = threading.Semaphore(0)  # released by each event
+        self._listening = threading.Thread(target=self._listen, daemon=True)
+        self._listening.start()
+
+    def wait_for_event(self) -> bool:
+        """Wait for the next event; ``False`` if there is none, because the process has ended or hangs."""
+        return self._begun.acquire(timeout=START_SECONDS) and self._process.is_alive()
+
+    def kill(self) -> None:
+        """End the process at once, as the kernel does, and note which write it has not ended."""
+        self._process.kill()
+        self._process.join()
+        self._listening.join()
+        own = [event for event in self._events if event["actor"] == self.name and "write" in event]
+        if own and own[-1]["event"] == "begin":
+            self._events.append(
+                {"event": "killed", "write": own[-1]["write"], "t": time.monotonic(), "actor": self.name}
+            )
+
+    def stop(self, seconds: float) -> None:
+        """Let the process end what it does; one that does not is killed."""
+        with suppress(OSError):  # it has ended
+            self._told.send("stop")
+        self._process.join(seconds)
+        self.kill()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                event = self._told.recv()
+            except (EOFError, OSError):
+                self._begun.release()
+                return
+            self._events.append(event)
+            self._begun.release()

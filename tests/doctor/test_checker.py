@@ -1,0 +1,121 @@
+"""The checker of histories: an honest one holds, and each way to break a promise is called by its name."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from table_writer.doctor import checker
+
+Event = dict[str, Any]
+
+
+def begin(at: float, write: str, kind: str = "overwrite", **rows: int) -> Event:
+    return {"event": "begin", "t": at, "write": write, "kind": kind, "rows": rows or {"p": 2}}
+
+
+def end(at: float, write: str, how: str = "published") -> Event:
+    return {"event": how, "t": at, "write": write}
+
+
+def read(began: float, at: float, **rows: Sequence[str]) -> Event:
+    return {"event": "read", "began": began, "t": at, "rows": rows, "error": ""}
+
+
+def of(*writes: str) -> list[str]:
+    return [f"{write}/{number}" for write in writes for number in range(2)]
+
+
+HONEST: list[Event] = [
+    begin(1, "one"),
+    end(2, "one"),
+    read(3, 4, p=of("one")),
+    begin(5, "two"),
+    begin(5, "add", "append"),
+    read(5.1, 6, p=of("one")),
+    end(7, "add"),
+    read(6, 7.5, p=of("one", "add")),
+    end(8, "two", "refused"),
+    begin(9, "dead"),
+    end(9.5, "dead", "killed"),
+    read(10, 11, p=of("one", "add")),
+    read(12, 13, p=of("dead")),  # a recovery has finished it
+    begin(14, "late"),
+    read(14.1, 15, p=of("late")),  # before its writer was told
+    end(15.5, "late"),
+    {"event": "settled", "t": 16},
+    read(17, 18, p=of("late")),
+    {"event": "gone", "t": 19, "mark": "dead", "found": []},
+    read(20, 21, p=of("late")),
+]
+
+BROKEN: dict[str, tuple[str, list[Event]]] = {
+    "half of a write": ("each write is seen whole", [read(17, 17.5, p=["late/0"])]),
+    "a row twice": ("each write is seen whole", [read(17, 17.5, p=[*of("late"), "late/1"])]),
+    "rows of nobody": ("each write is seen whole", [read(17, 17.5, p=[*of("late"), "nobody/0"])]),
+    "rows of the future": ("each write is seen whole", [read(3.1, 3.2, p=of("late"))]),
+    "two overwrites at once": ("readers see old rows or new rows", [read(12, 12.5, p=of("dead", "one"))]),
+    "an append that was replaced": ("readers see old rows or new rows", [read(17, 17.1, p=of("late", "add"))]),
+    "an append that is not there": ("no published row is lost", [read(8, 8.5, p=of("one"))]),
+    "no rows at all": ("no published row is lost", [read(17, 17.5)]),
+    "older rows than were published": ("no published row is lost", [read(15.6, 15.9, p=of("one", "add"))]),
+    "back to older rows": ("no reader goes back", [read(15.6, 15.9, p=of("one", "add"))]),
+    "rows that were refused": ("what was refused is never seen", [read(12, 12.5, p=of("two"))]),
+    "a file that is missing": (
+        "no live file is deleted",
+        [{"event": "read", "began": 17, "t": 17.5, "rows": {}, "error": "FileNotFoundError"}],
+    ),
+    "other rows after the end": ("what is resolved stays", [read(21, 22, p=of("dead"))]),
+    "a trace of what was erased": (
+        "what is erased is gone",
+        [{"event": "gone", "t": 22, "mark": "dead", "found": ["data/x.parquet"]}],
+    ),
+}
+
+
+def judged(events: Sequence[Event]) -> dict[str, list[str]]:
+    _, judgements = checker.judge(events)
+    return {judgement.promise: list(judgement.broken) for judgement in judgements if judgement.broken}
+
+
+def test_an_honest_history_holds() -> None:
+    assert judged(HONEST) == {}
+    assert judged(HONEST[::-1]) == {}, "whatever the order of its lines"
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_what_breaks_a_promise_is_called_by_its_name(how: str) -> None:
+    promise, events = BROKEN[how]
+    assert promise in judged([*HONEST, *events])
+
+
+def test_every_promise_can_be_broken() -> None:
+    assert {promise for promise, _ in BROKEN.values()} == checker.CHECKS.keys()
+
+
+@pytest.mark.parametrize("missing", [event["write"] for event in HONEST if event["event"] == "published"])
+def test_a_writer_who_was_not_told_may_be_seen_or_not(missing: str) -> None:
+    """Without its end a write's outcome is not known: nothing that was right becomes wrong."""
+    events = [event for event in HONEST if (event["event"], event.get("write")) != ("published", missing)]
+    assert judged(events) == {}
+
+
+def test_it_runs_by_itself_and_imports_nothing_of_this_library(tmp_path: Path) -> None:
+    path = Path(checker.__file__)
+    assert len(path.read_text().splitlines()) <= 250
+    for name, events, code in (("honest", HONEST, 0), ("broken", [*HONEST, *BROKEN["no rows at all"][1]], 1)):
+        history = tmp_path / f"{name}.jsonl"
+        history.write_text("\n".join(map(json.dumps, events)))
+        told = "import runpy, sys; sys.argv = sys.argv[1:]\ntry: runpy.run_path(sys.argv[0], run_name='__main__')\n"
+        told += "finally: assert not any(name.startswith('table_writer') for name in sys.modules)"
+        ran = subprocess.run(
+            [sys.executable, "-I", "-c", told, str(path), str(history)], capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == code, ran.stderr
+        assert ("BROKEN" in ran.stdout) == bool(code)

@@ -1,0 +1,186 @@
+"""`certify` on real parts: what holds is told so, a store that lies is not, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from table_writer.cli.main import main
+from table_writer.config import TableWriterConfig
+from table_writer.doctor import checker
+from table_writer.doctor.certify import Extent, certify
+from table_writer.protocol.table.services import Services
+from table_writer.reports.certification_report import CertificationReport
+from table_writer.storage import proof
+from table_writer.storage.s3.settings import S3Overrides
+from table_writer.testing import MetastoreServer, S3Server
+from tests.cells import first_fast
+from tests.outside.s3_proxy import Asked, Behaviour, Forward, Told, s3_proxy
+from tests.real.real_world import DATABASE, Address
+
+
+@pytest.fixture(autouse=True)
+def few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, count in {"LISTED_KEYS": 8, "ROUNDS": 1}.items():
+        monkeypatch.setattr(proof, name, count)
+
+
+FEW = Extent(races=10, kills=2)
+pytestmark = pytest.mark.usefixtures("address")  # the tests' database
+
+
+@pytest.fixture
+def place(s3_server: S3Server) -> str:
+    return f"s3a://{s3_server.bucket}/certified"
+
+
+def config_of(s3_server: S3Server, metastore: MetastoreServer, **overrides: Any) -> TableWriterConfig:
+    return TableWriterConfig(
+        hadoop=s3_server.hadoop_settings(), metastore_uris=(metastore.uri,), progress="off", **overrides
+    )
+
+
+def states(report: CertificationReport) -> dict[str, str]:
+    return {tried.promise: tried.state for tried in report.proofs}
+
+
+def left_behind(s3_server: S3Server) -> list[str]:
+    listed = s3_server.client().list_objects_v2(Bucket=s3_server.bucket, Prefix="certified/")
+    return [found["Key"] for found in listed.get("Contents", ()) if found["Key"] != "certified/"]
+
+
+def tables_of(address: Address) -> list[str]:
+    with address.metastore() as metastore:
+        names = [table.name.name for table in metastore.get_tables(DATABASE)]
+    return [name for name in names if "certify" in name]
+
+
+def test_every_promise_is_tried_and_nothing_is_left(
+    s3_server: S3Server, metastore_server: MetastoreServer, address: Address, place: str, tmp_path: Path
+) -> None:
+    services = Services.without_spark(None, config_of(s3_server, metastore_server))
+    history = tmp_path / "history.jsonl"
+    report = certify(place, services.config, services, database=DATABASE, extent=FEW, history=str(history))
+    assert set(states(report).values()) == {"held"}, report.to_text(all_rows=True)
+    assert report.holds
+    assert set(states(report)) >= checker.CHECKS.keys()
+    events = checker.events_of(history)
+    kinds = {event["event"] for event in events}
+    assert kinds >= {"begin", "published", "read", "settled", "gone"}
+    assert sum(event["event"] == "killed" for event in events) <= FEW.kills
+    assert left_behind(s3_server) == []
+    assert tables_of(address) == []
+    assert report.to_dict()["holds"]
+    assert metastore_server.uri in report.to_text()
+
+
+def ignoring_conditions_of(word: str) -> Behaviour:
+    """Forget If-None-Match of some keys: what a trial finds honest may lie where it matters."""
+
+    def behave(asked: Asked, forward: Forward) -> Told:
+        lies = asked.method == "PUT" and word in asked.path
+        return forward(asked.without("if-none-match") if lies else asked)
+
+    return behave
+
+
+def losing(every: int) -> Behaviour:
+    """Answer each so many puts of a file without storing it."""
+    count = 0
+
+    def behave(asked: Asked, forward: Forward) -> Told:
+        nonlocal count
+        if asked.method == "POST" and "uploadId" in asked.query and "/data/" in asked.path:
+            count += 1
+            if count % every == 0:
+                told = forward(asked)
+                forward(replace(asked, method="DELETE", path=asked.path.partition("?")[0], body=b""))
+                return told
+        return forward(asked)
+
+    return behave
+
+
+LIES: dict[str, tuple[Callable[[], Behaviour], set[str]]] = {
+    "claims of the contract": (lambda: ignoring_conditions_of("claim-"), {"store: conditional put"}),
+    "claims of the races": (lambda: ignoring_conditions_of("race-"), {"of racing claims one wins"}),
+    "claims of the log": (
+        lambda: ignoring_conditions_of("/log/"),
+        {
+            *("no published row is lost", "what was refused is never seen", "no reader goes back"),
+            *("what is in doubt is resolved", "writers are killed while others read"),
+        },
+    ),
+    "files that are gone": (lambda: losing(5), {"no live file is deleted", "no published row is lost"}),
+}
+
+
+@pytest.mark.parametrize("lie", first_fast(sorted(LIES, key=lambda lie: "log" not in lie), count=1))
+def test_a_store_that_lies_is_told_where(
+    s3_server: S3Server, metastore_server: MetastoreServer, place: str, lie: str
+) -> None:
+    behaviour, expected = LIES[lie]
+    keys = [s3_server.hadoop_settings()[f"fs.s3a.{name}.key"] for name in ("access", "secret")]
+    with s3_proxy(s3_server.endpoint_url, behaviour(), (keys[0], keys[1])) as proxy:
+        config = config_of(s3_server, metastore_server, s3=S3Overrides(endpoint_url=proxy.url))
+        report = certify(place, config, Services.without_spark(None, config), database=DATABASE, extent=FEW)
+    broken = {promise for promise, state in states(report).items() if state in ("broken", "failed")}
+    assert broken & expected, report.to_text(all_rows=True)
+    assert not report.holds
+
+
+def test_without_a_metastore_the_store_alone_is_tried(
+    s3_server: S3Server, place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = s3_server.hadoop_settings()
+    for name, word in (("AWS_ACCESS_KEY_ID", "access"), ("AWS_SECRET_ACCESS_KEY", "secret")):
+        monkeypatch.setenv(name, settings[f"fs.s3a.{word}.key"])
+    words = ["certify", place, "--races", "5", "--json", "--endpoint-url", s3_server.endpoint_url, "--path-style"]
+    assert main([*words, "--region", "us-east-1"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    found = {tried["promise"]: tried["state"] for tried in printed["proofs"]}
+    assert printed["metastore"] == ""
+    assert found["of racing claims one wins"] == "held"
+    assert found["no published row is lost"] == "not tried"
+    assert main([*words, "--kills", "0"]) == 2
+
+
+def test_ctrl_c_takes_everything_away(
+    s3_server: S3Server, metastore_server: MetastoreServer, address: Address, place: str
+) -> None:
+    given = json.dumps([place, dict(s3_server.hadoop_settings()), metastore_server.uri, DATABASE])
+    command = [sys.executable, "-c", CERTIFIES, given]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path.cwd(), env={**os.environ}) as process:
+        deadline = time.monotonic() + 120
+        while not tables_of(address):
+            assert time.monotonic() < deadline
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.2)
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert tables_of(address) == []
+    left = [key for key in left_behind(s3_server) if not key.endswith("/")]  # a late call makes a directory
+    assert left == []
+
+
+CERTIFIES = """
+import json, sys
+from table_writer.config import TableWriterConfig
+from table_writer.maintenance import Maintenance
+
+if __name__ == "__main__":
+    place, hadoop, uri, database = json.loads(sys.argv[1])
+    keeper = Maintenance(uri, config=TableWriterConfig(hadoop=hadoop, progress="off"))
+    keeper.certify(place, database=database, races=1, kills=50)
+"""
