@@ -521,20 +521,22 @@ class Maintenance:
         *,
         spark: Any = None,
         database: str | Collection[str] | None = None,
-        vacuum: bool = False,
+        salt: str = "",
         dry_run: bool = False,
     ) -> ErasuresReport[ErasureReport | RowsPlan]:
         """Erase the same rows from many tables, each as a delete with ``purge`` does, and certify what is gone.
 
-        A table without a column that ``where`` names is passed over, and the report names it. A table that fails
-        keeps no other from its turn. Call it again after a failure: what is erased already stays so.
+        A table without the columns that ``where`` names is passed over, and the report names it. One that fails, or
+        that may hold such rows and cannot be asked, keeps no other from its turn, and the report is not complete. Call
+        it again after a failure, with the same salt: what is erased already stays so.
 
         Parameters
         ----------
         where
-            Which rows: a predicate in SQL, as of ``delete_where``. It is stored nowhere, since it may name a person.
+            Which rows: a predicate in SQL over columns alone. It is stored nowhere, since it may name a person.
         tables
-            As of :meth:`vacuum_many`. Tables that this library has not written are counted, and not looked through.
+            As of :meth:`vacuum_many`. Of a database those that this library has not written are counted, and not looked
+            through; named ones are.
         spark
             The session that looks through the rows and writes what stays; ``TableWriter.erase_many`` gives its own.
             Or a mapping: the settings of a session that is started here and stopped at the end, such as
@@ -542,24 +544,25 @@ class Maintenance:
             without such settings.
         database
             Instead of tables: all those of a database that this library has written.
-        vacuum
-            Vacuum each table at once, so that its files are gone when the call ends. A query that still reads them
-            fails. Default: the next vacuum of each table deletes them; then :meth:`erasure_many` certifies it.
+        salt
+            That of an earlier call, so that both have one hash of the predicate. Default: a new one.
 
         Returns
         -------
         ErasuresReport
             The certificate of each table, as :meth:`erasure` returns it, all with one salt and so with one hash of the
-            predicate; with ``dry_run`` what each delete would do.
+            predicate; with ``dry_run`` what each delete would do. The next vacuum of each table deletes the files; then
+            :meth:`erasure_many` certifies it.
 
         Raises
         ------
         InvalidInputError
-            The call is wrong: there is no such database, or a name is none. Nothing was done.
+            The call is wrong: there is no such database, a name is none, or no table has the columns that the predicate
+            names. Nothing was done.
         MetastoreError
             The databases could not be listed. Nothing was done.
         KeyboardInterrupt
-            As of :meth:`vacuum_many`.
+            As of :meth:`vacuum_many`; but Spark cancels its jobs, so those at work end with an error.
 
         Examples
         --------
@@ -577,13 +580,19 @@ class Maintenance:
 
         choice = choose(self._services.metastore, tables, database)  # a wrong call starts no Spark
         starts = spark is None or isinstance(spark, Mapping)
-        with a_session(self._services.config, spark or {}) if starts else nullcontext(spark) as session:
+        with a_session(self._services.config, spark) if starts else nullcontext(spark) as session:
             services = self._services
             if not isinstance(services, SessionServices):
                 services = SessionServices(session, services.config)
-            erase = Erase(session, where, vacuums=vacuum, dry_run=dry_run)
-            make_report = partial(erasures_report, "" if dry_run else erase.salt)
-            return Round(services, choice, AT_ONCE).run("erase", erase.visit, make_report)
+            erase = Erase(session, where, dry_run, **({"salt": salt} if salt else {}))
+            make_report = partial(erasures_report, salt="" if dry_run else erase.salt, dry_run=dry_run)
+            report = Round(services, choice, AT_ONCE).run("erase", erase.visit, make_report)
+        if not report.results and (report.passed_over or report.not_looked_through):
+            raise InvalidInputError(
+                f"nothing was done: no table of {choice.label} has the columns that the predicate names. A text in it"
+                " takes quotes, and a column no name of a table before it"
+            )
+        return report
 
     def erasure_many(
         self,
@@ -595,7 +604,8 @@ class Maintenance:
     ) -> ErasuresReport[ErasureReport]:
         """Certify the newest erasure of many tables, each as :meth:`erasure` does.
 
-        A table that has no such erasure is passed over, and the report names it; one that was named is an error.
+        A table that has no such erasure is named, and the report is not complete: name the tables whose certificates
+        the erasure has returned, since the log does not know which others have no such columns.
 
         Parameters
         ----------
@@ -613,8 +623,6 @@ class Maintenance:
         >>> keeper.erasure_many(database="mart", predicate_sha256="0" * 64).found_nothing
         True
         """
-        from functools import partial
-
         from table_writer.many.erase import certify
         from table_writer.many.round import Round, choose
         from table_writer.reports.many_reports import erasures_report
@@ -624,7 +632,7 @@ class Maintenance:
         def certify_table(services: Services, chosen_table: ChosenTable) -> ErasureReport | PassedOver | None:
             return certify(services, chosen_table, predicate_sha256)
 
-        return chosen_tables.run("look", certify_table, partial(erasures_report, ""))
+        return chosen_tables.run("look", certify_table, erasures_report)
 
     def rollback(
         self,

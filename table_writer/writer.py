@@ -506,12 +506,12 @@ class TableWriter:
         tables: Collection[str] | None = None,
         *,
         database: str | Collection[str] | None = None,
-        vacuum: bool = False,
+        salt: str = "",
         dry_run: bool = False,
     ) -> ErasuresReport[ErasureReport | RowsPlan]:
         """Erase the same rows from many tables: :meth:`Maintenance.erase_many` with this session."""
         return self.maintenance.erase_many(
-            where, tables, spark=self._spark, database=database, vacuum=vacuum, dry_run=dry_run
+            where, tables, spark=self._spark, database=database, salt=salt, dry_run=dry_run
         )
 
     def update_where(

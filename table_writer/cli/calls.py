@@ -25,6 +25,7 @@ METAVARS: Final = {
     "where": "PREDICATE",
     "history": "FILE",
     "predicate_sha256": "HASH",
+    "salt": "SALT",
     **dict.fromkeys(("as_", "to"), "KIND"),
 }
 KINDS: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {

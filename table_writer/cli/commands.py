@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ActionsContainer
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,6 +74,7 @@ class Adopted:
 
 
 STDOUT: Final = "-"
+STDIN: Final = "-"
 SHELLS: Final = ("bash", "zsh", "fish", "tcsh")
 
 
@@ -177,16 +179,20 @@ def _doctor(keeper: Maintenance, arguments: Namespace) -> Report:
 
 
 def _erase(keeper: Maintenance, arguments: Namespace) -> Report:
+    if arguments.where == STDIN:
+        arguments.where = sys.stdin.read().strip()  # options show in process lists
     settings = read_spark_conf(arguments.spark_conf) if arguments.spark_conf else None
     report: Report = Call("erase_many").make(keeper, arguments, spark=settings)
     return report
 
 
 def _not_erased(report: ErasureReport | RowsPlan) -> bool:
-    """Return whether one of the tables still holds such rows; that it held none is nothing to look at."""
+    """Return whether a table may still hold such rows, or would refuse; that it held none is nothing to look at."""
     from table_writer.reports.erasure_report import ErasureReport
 
-    return isinstance(report, ErasureReport) and not (report.is_complete or report.found_nothing)
+    if isinstance(report, ErasureReport):
+        return not (report.is_complete or report.found_nothing)
+    return not report.ok
 
 
 def _examine_store(config: TableWriterConfig, arguments: Namespace) -> DoctorReport:
@@ -225,9 +231,9 @@ def exit_code(command: Command, report: Any) -> ExitCode:
         failed = [exit_code_named(table.error["code"]) for table in report.tables if table.error is not None]
         return max([*failed, ExitCode.DONE if report.healthy else ExitCode.LEFT])
     if isinstance(report, ManyReport):
-        found_nothing = isinstance(report, ErasuresReport) and report.found_nothing  # is the predicate right?
         codes = [exit_code_of_result(command, result) for result in report.results]
-        return max([*codes, ExitCode.LEFT if found_nothing else ExitCode.DONE])
+        is_open = isinstance(report, ErasuresReport) and (report.found_nothing or report.not_looked_through)
+        return max([*codes, ExitCode.LEFT if is_open else ExitCode.DONE])
     found_nothing = isinstance(report, ErasureReport) and report.found_nothing  # of many tables some have none
     return ExitCode.LEFT if found_nothing or command.needs_attention(report) else ExitCode.DONE
 
@@ -272,11 +278,18 @@ COMMANDS: Final = (
         name="erase",
         takes=Takes.SEVERAL,
         options={
+            "--where": {
+                "metavar": "PREDICATE",
+                "required": True,
+                "dest": "where",
+                "help": "which rows: a predicate in SQL over columns alone; - reads it from stdin, since options show in"
+                " process lists",
+            },
             "--spark-conf": {
                 "metavar": "FILE",
-                "help": "a spark-defaults.conf for the session that is started, such as spark.jars.packages with the"
-                " jars of S3A; secrets in it are not read",
-            }
+                "help": "a spark-defaults.conf for the session that is started: spark.jars.packages with"
+                " the jars of S3A; secrets in it are not read",
+            },
         },
         run=_erase,
         needs_attention=_not_erased,

@@ -118,7 +118,7 @@ MANUALS: Final[Mapping[str, Manual]] = {
     "erase": Manual(
         examples={
             "erase --all --where 'user_id = 7' --dry-run": "which tables have such rows, and how many",
-            "erase --all --where 'user_id = 7' --vacuum --json": "erase them, and print the certificate",
+            "erase --all --where 'user_id = 7' --json": "erase them, and print the certificates, to be kept",
             "erase mart.users --where 'id = 7' --spark-conf /etc/spark/conf/spark-defaults.conf": "one table",
         },
         note="It starts Spark on this machine with Hadoop's settings, and stops it at the end; with `spark-submit"
@@ -129,7 +129,7 @@ MANUALS: Final[Mapping[str, Manual]] = {
         examples={
             "erasure mart.users --write-id 20240102T030405-62ea350e97a31ae4": "what is gone, and what is not",
             "erasure mart.users --json": "of the newest erasure, to be kept",
-            "erasure --all --predicate-sha256 9f86d08…": "of one predicate in all tables, after their vacuum",
+            "erasure mart.users mart.orders --predicate-sha256 9f86d08": "of one predicate, after the vacuum",
         },
         note="Reads only.",
         see_also=("erase", "vacuum", "history"),

@@ -43,6 +43,7 @@ class Announcement:
         self._sources = sources
         self._opened: OpenTable | None = None
         self._report: object = None
+        self.is_secret = False  # what an error says may name a person
 
     def follow(self, opened: OpenTable, **facts: Any) -> None:
         """Name the table that was just opened; requests to its store count from now on."""
@@ -86,7 +87,9 @@ class Announcement:
         facts: dict[str, Any] = {
             "outcome": "unknown" if is_unknown else "failed",
             "error": EventError(
-                code=code, type=type(error).__name__, message=stored_line(own_error.message) if own_error else ""
+                code=code,
+                type=type(error).__name__,
+                message=stored_line(own_error.message) if own_error and not self.is_secret else "",
             ),
             "sources": self._read_sources() if isinstance(error, Exception) else None,
         }

@@ -164,6 +164,7 @@ class Steps(Order[PlannedWrite]):
 
         announcing = announced(self._services, operation, table, call.change.name)
         with announcing as announcement, self.show_progress(table, call.change.name):
+            announcement.is_secret = call.is_purge
             try:
                 yield announcement, answer
             finally:

@@ -80,8 +80,8 @@ class ErasureReport(
 
     @property
     def found_nothing(self) -> bool:
-        """Return whether no row was found: the delete had none to delete, and no object of older versions held one."""
-        return not self.objects and not self.deleted_rows
+        """Return whether no row was found, and nothing is left that could hold one: neither objects nor remarks."""
+        return not (self.objects or self.deleted_rows or self.remarks)
 
     def _headline(self) -> str:
         gone = counted(len(self.objects) - self.due, "object")

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from table_writer.errors import TableWriterError, counted, few, printable
 from table_writer.reports.erasure_report import ErasureReport
 from table_writer.reports.health_reports import FAILED, HEALTHS, OK
 from table_writer.reports.layout import Column, Figure, State, size
-from table_writer.reports.plan_report import RowsPlan
 from table_writer.reports.report import REPORT_FORMAT, Report
 
 OneReport = TypeVar("OneReport", bound=Any)
 FIELDS_OF_IDLE_TABLES: Final = frozenset(
     {"table", "dry_run", "kept", "missing"}
 )  # a report on an idle table has them, too
+NAMED: Final = 100  # tables of a line
 NOT_BEGUN: Final = "interrupted before its turn"
 OUTCOMES: Final = (FAILED, "done", "nothing to do")
 INTERRUPTED: Final = "interrupted; what it was about to change, `table-writer recover` finishes or resolves"
@@ -218,9 +218,10 @@ class ManyReport(
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
-    """A table that a call had nothing to do with, and why."""
+    """A table that a call had nothing to do with, and why; ``may_hold``: it may have rows that were looked for."""
 
     why: str
+    may_hold: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -232,14 +233,21 @@ class ErasuresReport(ManyReport[OneReport], derived=("is_complete", "found_nothi
     results
         By name of the table: its :class:`ErasureReport`, of a dry run its :class:`RowsPlan`, or its error.
     passed_over
-        Tables that were not looked through, by name with the reason: mostly that they have no such column.
+        Tables that hold no such rows as they have no such columns, by name with the reason.
+    not_looked_through
+        Tables that may hold such rows, and that nobody has looked through, by name with the reason. While there is any,
+        the certificate is not complete.
     predicate_salt
         What the certificates hash before the predicate. Keep it with them, if it is to be shown later which rows were
         meant: it is stored nowhere. Empty of a dry run, and where certificates were only looked up.
+    dry_run
+        Nothing was erased.
     """
 
     passed_over: Mapping[str, str] = field(default_factory=dict)
+    not_looked_through: Mapping[str, str] = field(default_factory=dict)
     predicate_salt: str = ""
+    dry_run: bool = False
 
     @property
     def _certificates(self) -> list[ErasureReport]:
@@ -247,50 +255,73 @@ class ErasuresReport(ManyReport[OneReport], derived=("is_complete", "found_nothi
 
     @property
     def found_nothing(self) -> bool:
-        """Return whether no table had such a row; with one that failed nobody knows."""
-        reports = [result.report for result in self.results]
-        return not self.failed and not any(
-            report.deleted if isinstance(report, RowsPlan) else report and not report.found_nothing
-            for report in reports
-        )
+        """Return whether no table had such a row. A dry run does not look through older versions, so it cannot tell."""
+        is_known = not (self.dry_run or self.failed or self.not_looked_through)
+        return is_known and all(certificate.found_nothing for certificate in self._certificates)
 
     @property
     def is_complete(self) -> bool:
         """Return whether there were such rows, and nothing is known to hold one any more in any of the tables."""
         certificates = self._certificates
         all_complete = all(certificate.is_complete or certificate.found_nothing for certificate in certificates)
-        return bool(certificates) and not (self.failed or self.found_nothing) and all_complete
+        is_open = self.failed or self.not_looked_through or self.found_nothing
+        return bool(certificates) and not is_open and all_complete
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values: what ``--json`` prints."""
-        facts = {name: getattr(self, name) for name in ("passed_over", "predicate_salt", *self.DERIVED)}
-        return {**super().to_dict(), **facts}
+        own = ("passed_over", "not_looked_through", "predicate_salt", "dry_run", *self.DERIVED)
+        return {**super().to_dict(), **{name: getattr(self, name) for name in own}}
+
+    def _headline(self) -> str:
+        if self.dry_run:
+            return f": dry run, nothing was erased; {_counted_tables([result.outcome for result in self.results], ())}"
+        state = "complete" if self.is_complete else "nothing found" if self.found_nothing else "NOT COMPLETE"
+        failed = f", {len(self.failed):,} failed" if self.failed else ""
+        return f": {counted(len(self._certificates), 'certificate')}, {state}{failed}"
 
     def _lines(self) -> Iterator[str]:
-        empty = [certificate.table for certificate in self._certificates if certificate.found_nothing]
-        found = tuple(result for result in self.results if result.table not in empty)
-        if empty:
-            yield f"nothing found: neither readers nor older versions of {few(empty)} had such a row"
-        for why in dict.fromkeys(self.passed_over.values()):
-            names = [name for name, reason in self.passed_over.items() if reason == why]
-            yield f"not looked through: {few(names)}: {why}"
+        """Begin with what keeps it from being complete. What single values stay, each certificate says by itself."""
+        for result in self.failed:
+            yield f"FAILED: {_with_table(result.table, error_facts(result.error)['message'])}" if result.error else ""
+        yield from (f"NOT LOOKED THROUGH: {text}" for text in _by_reason(self.not_looked_through))
+        for certificate in self._certificates:
+            yield from (f"{certificate.table}: NOT ERASED: {remark}" for remark in certificate.remarks)
+        due = [certificate.table for certificate in self._certificates if certificate.due]
+        if due:
+            hashes = " ".join(dict.fromkeys(certificate.predicate_sha256 for certificate in self._certificates))
+            names = " ".join(due)
+            yield f"run `table-writer vacuum {names}`: until then the objects are there, though no call reads them"
+            yield f"then `table-writer erasure {names} --predicate-sha256 {hashes}` certifies that they are gone"
         yield from _passed_over(self.others_count)
+        empty = [certificate.table for certificate in self._certificates if certificate.found_nothing]
+        if empty:
+            yield f"nothing found in {few(empty, most=NAMED)}"
+        yield from (f"passed over: {text}" for text in _by_reason(self.passed_over))
         if self.predicate_salt:
             yield f"predicate's salt, which is stored nowhere: {self.predicate_salt}"
-        yield from replace(self, results=found)._lines_of_tables()  # noqa: SLF001  # its own
+        if self.dry_run:
+            yield "older versions are not looked through by a dry run"
+
+
+def _by_reason(reasons: Mapping[str, str]) -> Iterator[str]:
+    """Yield each reason with the tables that it is the reason of."""
+    for why in dict.fromkeys(reasons.values()):
+        yield f"{few([name for name, reason in reasons.items() if reason == why], most=NAMED)}: {why}"
 
 
 def erasures_report(
-    salt: str, label: str, results: Sequence[TableResult[Any]], others_count: int
+    label: str, results: Sequence[TableResult[Any]], others_count: int, *, salt: str = "", dry_run: bool = False
 ) -> ErasuresReport[Any]:
     """Return the report of an erasure in many tables."""
-    passed_over = {result.table: result.report.why for result in results if isinstance(result.report, PassedOver)}
+    passed = {result.table: result.report for result in results if isinstance(result.report, PassedOver)}
     return ErasuresReport(
         table=label,
-        results=tuple(result for result in results if result.table not in passed_over),
+        results=tuple(result for result in results if result.table not in passed),
         others_count=others_count,
-        passed_over=passed_over,
+        passed_over={name: table.why for name, table in passed.items() if not table.may_hold},
+        not_looked_through={name: table.why for name, table in passed.items() if table.may_hold},
         predicate_salt=salt,
+        dry_run=dry_run,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Final
 
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -22,19 +23,23 @@ S3A: Final = {"endpoint_url": "fs.s3a.endpoint", "region": "fs.s3a.endpoint.regi
 
 
 @contextmanager
-def a_session(config: TableWriterConfig, spark_conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Yield the session that is active in this process; without one start one with these settings, and stop it.
+def a_session(config: TableWriterConfig, spark_conf: Mapping[str, str] | None) -> Iterator[SparkSession]:
+    """Yield the session of this process; where there is none, start one with these settings, and stop it at the end.
 
-    What ``spark-submit`` has been given holds as well: started by it, the session runs on its cluster.
+    What ``spark-submit`` has been given holds as well: started by it, the session runs on its cluster. Refused are
+    settings where a session is there already: they would change it, or nothing.
     """
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        yield active
+    is_there = SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None  # noqa: SLF001
+    if is_there:
+        if spark_conf:
+            raise InvalidInputError("a Spark session is at work in this process: give it, or leave its settings out")
+        yield SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
         return
+    given = spark_conf or {}
     builder = SparkSession.builder.appName("table-writer").enableHiveSupport()
-    for name, value in {**_settings(config), **spark_conf}.items():
+    for name, value in {**given, **_settings(config)}.items():  # metastore and stores are those of the call
         builder = builder.config(name, value)
-    is_here = spark_conf.get("spark.master", "local").startswith("local") and SUBMITTED not in os.environ
+    is_here = given.get("spark.master", "local").startswith("local") and SUBMITTED not in os.environ
     try:
         with _workers_of_this_python() if is_here else nullcontext():
             session = builder.getOrCreate()

@@ -23,15 +23,13 @@ from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, spark_reason
 from table_writer.spark.types import shown_type
 
 VALUE: Final = "__table_writer_value"
-NO_COLUMN: Final = re.compile(r"^\[UNRESOLVED_COLUMN\b.*? with name `(.+?)` cannot be resolved")
+NO_COLUMN: Final = re.compile(r"^\[(UNRESOLVED_COLUMN|FIELD_NOT_FOUND|INVALID_EXTRACT)")
 Expression = str | Column
 SHOWN_COLUMN: Final = re.compile(r"\AColumn<'(.*)'>\Z", re.DOTALL)
 
 
 class UnknownColumnError(InvalidInputError):
-    """An expression names a column, ``column``, that its table does not have."""
-
-    column: str = ""
+    """An expression names a column that its table does not have."""
 
 
 def blank(spark: SparkSession, schema: StructType) -> DataFrame:
@@ -89,6 +87,7 @@ class Predicate:
     column: Column
     is_pure: bool  # of the row's values and Spark's own functions: nobody can make it answer otherwise
     has_subquery: bool  # it asks a table
+    names: frozenset[str] = frozenset()  # of the frame's columns that it asks about
 
     @property
     def or_false(self) -> Column:
@@ -106,7 +105,7 @@ def predicate_of(frame: DataFrame, predicate: Expression, parameter: str) -> Pre
             f"{parameter}={shown(predicate)} is about other rows each time it is asked: write the value out"
         )
     is_pure = not (found.has_subquery or found.has_foreign_code)
-    return Predicate(_column(predicate), is_pure=is_pure, has_subquery=found.has_subquery)
+    return Predicate(_column(predicate), is_pure=is_pure, has_subquery=found.has_subquery, names=found.names)
 
 
 def sql_of(expression: Expression) -> str:
@@ -147,9 +146,5 @@ def _analysis(frame: DataFrame, expression: Expression, parameter: str) -> Analy
 
 
 def _refusal(parameter: str, expression: Expression, reason: str) -> InvalidInputError:
-    message, no_column = f"{parameter}={shown(expression)}: {reason}", NO_COLUMN.search(reason)
-    if no_column is None:
-        return InvalidInputError(message)
-    refusal = UnknownColumnError(message)
-    refusal.column = no_column[1].replace("`.`", ".")
-    return refusal
+    kind = UnknownColumnError if NO_COLUMN.match(reason) else InvalidInputError
+    return kind(f"{parameter}={shown(expression)}: {reason}")
