@@ -38,7 +38,14 @@ if TYPE_CHECKING:
         RollbackReport,
         VersionReport,
     )
-    from table_writer.reports.many_reports import ErasuresReport, ManyReport, PassedOver, TablesReport
+    from table_writer.reports.many_reports import (
+        Candidate,
+        ErasuresReport,
+        ManyReport,
+        PassedOver,
+        TablesReport,
+        TableStatus,
+    )
     from table_writer.reports.mirror_report import MirrorReport
     from table_writer.reports.page.table_page import TablePage
     from table_writer.reports.plan_report import RowsPlan
@@ -381,7 +388,9 @@ class Maintenance:
             lost=tuple(sorted(lost_versions)),
         )
 
-    def tables(self, database: str | Collection[str] | None = None, *, workers: int = WORKERS) -> TablesReport:
+    def tables(
+        self, database: str | Collection[str] | None = None, *, unwritten: bool = False, workers: int = WORKERS
+    ) -> TablesReport:
         """List the tables that this library has written: version, age, what is in doubt, what a vacuum frees.
 
         Reads only. Tables that this library has not written are passed over and counted. A table that cannot be looked
@@ -391,6 +400,8 @@ class Maintenance:
         ----------
         database
             Only tables of this database, or of several. Default: all.
+        unwritten
+            Say of each table that this library has not written whether it could be, and what is in the way.
         workers
             How many tables are looked at at once, each over a connection to the metastore of its own.
 
@@ -406,12 +417,19 @@ class Maintenance:
         >>> [(one.table, one.health) for one in keeper.tables("mart").tables]
         [('mart.orders', 'ok')]
         """
+        from functools import partial
+
         from table_writer.many.round import Round, choose
-        from table_writer.many.visit import TableVisit
+        from table_writer.many.visit import TableVisit, candidate
         from table_writer.reports.many_reports import tables_report
 
-        tables = Round(self._services, choose(self._services.metastore, database=database), workers)
-        return tables.run("look", lambda services, table: TableVisit(services, table).status(), tables_report)
+        choice = choose(self._services.metastore, database=database)
+        others = tuple(map(candidate, choice.others)) if unwritten else ()
+
+        def look(services: Services, chosen_table: ChosenTable) -> TableStatus | Candidate | None:
+            return TableVisit(services, chosen_table).status(unwritten=unwritten)
+
+        return Round(self._services, choice, workers).run("look", look, partial(tables_report, others=others))
 
     def vacuum_many(
         self,

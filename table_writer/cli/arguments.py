@@ -147,9 +147,7 @@ SHARED: Final[Mapping[str, Options]] = {
     "output": {
         "--json": switch("print exactly one JSON object on stdout"),
         "--all": {
-            **switch(
-                "show all rows, not only the first 12; of vacuum, recover, erase and erasure without TABLE: all tables"
-            ),
+            **switch("show all rows, not only the first 12; of vacuum, recover, erase, erasure and tables: all tables"),
             "dest": "all_rows",
         },
         "--verbose": switch("say on stderr what is done; tracebacks of errors"),

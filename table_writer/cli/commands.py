@@ -287,8 +287,8 @@ COMMANDS: Final = (
             },
             "--spark-conf": {
                 "metavar": "FILE",
-                "help": "a spark-defaults.conf for the session that is started: spark.jars.packages with"
-                " the jars of S3A; secrets in it are not read",
+                "help": "a spark-defaults.conf for the session that is started, with spark.jars.packages for S3A;"
+                " secrets in it are not read",
             },
         },
         run=_erase,
@@ -376,6 +376,7 @@ def _settle_tables(parser: ArgumentParser, arguments: Namespace, takes: Takes) -
     arguments.table = named[0] if len(named) == 1 and not arguments.database else ""
     arguments.tables = named or None
     if takes is Takes.DATABASES:
+        arguments.unwritten |= arguments.all_rows
         return
     if named and arguments.database:
         parser.error("TABLE and --database exclude each other: name tables, or whole databases")

@@ -47,7 +47,7 @@ class Choice:
     label: str
     tables: tuple[ChosenTable, ...]
     failed: tuple[TableResult[Any], ...] = ()  # databases whose tables could not be listed
-    others_count: int = 0  # views, tables of other formats, and of stores that this library does not know
+    others: tuple[Table, ...] = ()  # views, tables of other formats, and of stores that this library does not know
 
 
 Visit = Callable[[Services, ChosenTable], Any]
@@ -76,18 +76,18 @@ def choose(
     wanted = known if database is None else _databases([database] if isinstance(database, str) else database, known)
     chosen: dict[TableName, ChosenTable] = {}
     failed: list[TableResult[Any]] = []
-    others_count = 0
+    others: list[Table] = []
     for schema in wanted:
         try:
             for table in metastore.get_tables(schema):
                 if _may_be_ours(table):
                     chosen[table.name] = ChosenTable(table.name, table)
                 else:
-                    others_count += 1
+                    others.append(table)
         except MetastoreError as error:
             failed.append(TableResult(table=f"{schema}.*", error=error))
     label = "all tables" if database is None else ", ".join(f"{name}.*" for name in wanted)
-    return Choice(label, tuple(chosen[name] for name in sorted(chosen)), tuple(failed), others_count)
+    return Choice(label, tuple(chosen[name] for name in sorted(chosen)), tuple(failed), tuple(others))
 
 
 def _named_tables(tables: Collection[str]) -> Choice:
@@ -191,9 +191,7 @@ class Round:
         not_begun = (TableResult[Any](table=name, error=KeyboardInterrupt(NOT_BEGUN)) for name in names)
         found = [results.get(result.table, result) for result in not_begun]
         ours = [result for result in found if result is not None]
-        return report(
-            self.choice.label, (*self.choice.failed, *ours), self.choice.others_count + len(found) - len(ours)
-        )
+        return report(self.choice.label, (*self.choice.failed, *ours), len(self.choice.others) + len(found) - len(ours))
 
 
 def _next(done: SimpleQueue[Visited]) -> Visited:

@@ -9,9 +9,12 @@ from datetime import timedelta
 
 from table_writer.doctor.findings import dry_run_of_vacuum, misplaced_partitions, publishes_in_doubt
 from table_writer.errors import InvalidInputError, TableWriterError
+from table_writer.jobs.plan.file_options import is_arrows, require_writable
 from table_writer.jobs.vacuum_results import vacuum_report
 from table_writer.many.round import ChosenTable
 from table_writer.mirrors import follow as mirrors
+from table_writer.model.location import Location
+from table_writer.model.table import Table
 from table_writer.model.table_kind import format_of_others
 from table_writer.protocol.log.known_log import log_named_here
 from table_writer.protocol.log.placements import Placement
@@ -23,8 +26,9 @@ from table_writer.protocol.vacuum.remover import interrupted
 from table_writer.protocol.vacuum.sweep import Vacuum
 from table_writer.reports.health_reports import FAILED, worst_health
 from table_writer.reports.history_reports import RecoverReport
-from table_writer.reports.many_reports import TableStatus, error_facts
+from table_writer.reports.many_reports import Candidate, TableStatus, error_facts
 from table_writer.reports.vacuum_reports import VacuumReport
+from table_writer.storage.kinds import kind_of
 
 logger = logging.getLogger(__name__)
 Recover = Callable[[Services, str], RecoverReport]
@@ -75,12 +79,14 @@ class TableVisit:
         """Recover the table; ``None`` if it is none of this library's."""
         return None if self.opened() is None else recover(self.services, str(self.chosen.name))
 
-    def status(self) -> TableStatus | None:
-        """Say how the table is; ``None`` if it is none of this library's."""
+    def status(self, *, unwritten: bool = False) -> TableStatus | Candidate | None:
+        """Say how the table is; ``None`` if it is none of this library's, or whether it could be written."""
         opened: OpenTable | None = None
         try:
             opened = self.opened()
-            return None if opened is None else self._status(opened)
+            if opened is None:
+                return candidate(self.chosen.found) if unwritten and self.chosen.found else None
+            return self._status(opened)
         except TableWriterError as error:
             return TableStatus(
                 table=str(self.chosen.name),
@@ -107,6 +113,16 @@ class TableVisit:
             free_bytes=report.bytes_freed,
             health=worst_health(findings),
         )
+
+
+def candidate(table: Table) -> Candidate:
+    """Say whether this library could write a table, by the metastore's words alone."""
+    try:
+        require_writable(table, table.name, "")
+        kind_of(Location.parse(table.root))
+    except InvalidInputError as refusal:
+        return Candidate(table=str(table.name), in_the_way=refusal.message.removesuffix(" Nothing was written."))
+    return Candidate(table=str(table.name), writer="Arrow" if is_arrows(table) else "Spark")
 
 
 def _is_ours(opened: OpenTable) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 from table_writer.errors import TableWriterError, counted, few, printable
 from table_writer.reports.erasure_report import ErasureReport
 from table_writer.reports.health_reports import FAILED, HEALTHS, OK
-from table_writer.reports.layout import Column, Figure, State, size
+from table_writer.reports.layout import Column, Figure, Grid, State, size
 from table_writer.reports.report import REPORT_FORMAT, Report
 
 OneReport = TypeVar("OneReport", bound=Any)
@@ -64,6 +64,28 @@ class TableStatus:
     error: Mapping[str, str] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A table that this library has not written: whether it could, by what the metastore says of it.
+
+    Parameters
+    ----------
+    writer
+        Which writer its files would have: ``"Arrow"``, or ``"Spark"`` for other formats; empty if it cannot be written.
+    in_the_way
+        Why it cannot, and what would do; empty if nothing is. ``doctor`` says the rest, before the first write.
+    """
+
+    table: str
+    writer: str = ""
+    in_the_way: str = ""
+
+    @property
+    def can_be_written(self) -> bool:
+        """Return whether nothing is in the way."""
+        return not self.in_the_way
+
+
 def _age(status: TableStatus) -> object:
     if status.age_seconds is None:
         return None if status.version is None else "-"
@@ -96,10 +118,13 @@ class TablesReport(
         Each with its state.
     others_count
         Tables and views that were passed over: this library has not written them.
+    candidates
+        These tables, where they were asked for, each with what is in the way of a write.
     """
 
     tables: tuple[TableStatus, ...] = ()
     others_count: int = 0
+    candidates: tuple[Candidate, ...] = ()
 
     @property
     def healthy(self) -> bool:
@@ -120,7 +145,17 @@ class TablesReport(
                 yield f"FAILED: {_with_table(status.table, status.error['message'])}"
             elif status.health != OK:
                 yield f"{status.table}: `table-writer recover {status.table}` resolves what is {status.health}"
-        yield from _passed_over(self.others_count)
+        yield from () if self.candidates else _passed_over(self.others_count)
+
+    def _grids(self) -> tuple[Grid, ...]:
+        columns = (
+            Column("table", "table"),
+            State("", spell=lambda one: "can be written" if one.can_be_written else "no"),
+            Column("by", "writer"),
+            Column("what is in the way", "in_the_way"),
+        )
+        title = "not written by this library"
+        return (Grid(columns, self.candidates, title),) if self.candidates else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,9 +365,18 @@ def many_report(label: str, results: Sequence[TableResult[Any]], others_count: i
     return ManyReport(table=label, results=tuple(results), others_count=others_count)
 
 
-def tables_report(label: str, results: Sequence[TableResult[Any]], others_count: int) -> TablesReport:
+def tables_report(
+    label: str, results: Sequence[TableResult[Any]], others_count: int, *, others: Sequence[Candidate] = ()
+) -> TablesReport:
     """Return the report on the state of tables; a table that could not be looked at is ``"failed"``."""
-    return TablesReport(table=label, tables=tuple(map(_status, results)), others_count=others_count)
+    candidates = [result.report for result in results if isinstance(result.report, Candidate)]
+    looked_at = [result for result in results if not isinstance(result.report, Candidate)]
+    return TablesReport(
+        table=label,
+        tables=tuple(map(_status, looked_at)),
+        others_count=others_count + len(candidates),
+        candidates=tuple(sorted((*candidates, *others), key=lambda one: one.table)),
+    )
 
 
 def _status(result: TableResult[TableStatus]) -> TableStatus:

@@ -8,6 +8,7 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.model.table import TableName
+from table_writer.model.table_kind import HIVE
 from tests.cli.shell import Shell
 from tests.publish.world import TableWorld, World
 
@@ -42,6 +43,34 @@ def test_tables_lists_all_and_those_of_a_database(shell: Shell) -> None:
     assert [one["table"] for one in of_one.json["tables"]] == ["other.c"]
     text = shell.run("tables", "--database", "mart", "--all").out
     assert text.startswith("mart.*: 2 tables (2 ok); a vacuum would free 0 B\n")
+
+
+def test_tables_says_of_others_whether_they_can_be_written_and_what_is_in_the_way(world: World, shell: Shell) -> None:
+    odd = {
+        "view": {"kind": "VIRTUAL_VIEW", "location": ""},
+        "iceberg": {"parameters": {"table_type": "ICEBERG"}},
+        "on_hdfs": {"location": "hdfs://name/mart/on_hdfs/"},
+        "orc": {"serde": f"{HIVE}orc.OrcSerde", "location": "s3a://lake/mart/orc/"},
+        "plain": {"serde": f"{HIVE}parquet.serde.ParquetHiveSerDe", "location": "s3a://lake/mart/plain/"},
+    }
+    for name, fields in odd.items():
+        made = replace(world.table, name=TableName("mart", name), hive_location="", **fields)
+        world.metastore.create_table(made)
+    assert shell.run("tables", "--json").json["candidates"] == []
+    ran = shell.run("tables", "--database", "mart", "--unwritten", "--json")
+    found = {one["table"].removeprefix("mart."): one for one in ran.json["candidates"]}
+    assert {name: one["writer"] for name, one in found.items() if not one["in_the_way"]} == {
+        "orders": "Spark",  # of no format that the metastore names
+        "plain": "Arrow",
+        "orc": "Spark",
+    }
+    assert "view" in found["view"]["in_the_way"]
+    assert "iceberg" in found["iceberg"]["in_the_way"].lower()
+    assert "hdfs:// is not supported" in found["on_hdfs"]["in_the_way"]
+    assert ran.code == 0
+    text = shell.run("tables", "--database", "mart", "--all").out
+    assert "not written by this library" in text
+    assert "can be written" in text
 
 
 @pytest.mark.parametrize("command", ["vacuum", "recover"])
