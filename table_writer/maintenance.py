@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         RollbackReport,
         VersionReport,
     )
+    from table_writer.reports.leave_report import LeaveReport
     from table_writer.reports.many_reports import (
         Candidate,
         ErasuresReport,
@@ -1083,6 +1084,22 @@ class Maintenance:
 
         place = Location.parse(store)
         return examine_opened(place, lambda: self._services.open_another(place))
+
+    def leave(self, table: str) -> LeaveReport:
+        """Say what this library keeps of a table, for those who stop using it: what stays, and what can go. Reads only.
+
+        The table stays a plain Hive table: readers need the metastore and the files that it points to, and nothing else
+        of what the library keeps.
+
+        Examples
+        --------
+        >>> report = keeper.leave("mart.orders")
+        >>> [holding.what for holding in report.holdings if holding.fate == "stays"]
+        ['rows that readers see']
+        """
+        from table_writer.doctor.leave import look_at_holdings
+
+        return look_at_holdings(self._open(table))
 
     def certify(
         self,

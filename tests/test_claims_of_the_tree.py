@@ -184,7 +184,7 @@ def test_published_files_are_deleted_in_one_file() -> None:
         "protocol/log/table_log.py",
         "protocol/log/marks.py",
     }
-    others = {"jobs/complete.py", "jobs/upload/job.py", "jobs/rows/turns.py", "doctor/servers.py"}
+    others = {"jobs/complete.py", "jobs/upload/job.py", "jobs/rows/turns.py", "doctor/servers.py", "doctor/certify.py"}
     others |= {"protocol/operations/success.py"}
     assert store_callers("delete") == {*log, *others}
 

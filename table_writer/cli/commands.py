@@ -282,8 +282,8 @@ COMMANDS: Final = (
                 "metavar": "PREDICATE",
                 "required": True,
                 "dest": "where",
-                "help": "which rows: a predicate in SQL over columns alone; - reads it from stdin, since options show in"
-                " process lists",
+                "help": "which rows: a predicate in SQL over columns alone; - reads it from stdin, since options show"
+                " in process lists",
             },
             "--spark-conf": {
                 "metavar": "FILE",
@@ -307,6 +307,7 @@ COMMANDS: Final = (
     Command(name="publish", asks=lambda _: True),
     Command(name="discard", needs_attention=lambda report: bool(report.failures), asks=lambda _: True),
     Command(name="restore", needs_attention=lambda report: bool(report.not_there), asks=lambda _: True),
+    Command(name="leave"),
     Command(name="adopt", run=_adopt, asks=lambda given: bool(given.accept_loss)),
     Command(
         name="doctor",

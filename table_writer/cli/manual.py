@@ -183,6 +183,11 @@ MANUALS: Final[Mapping[str, Manual]] = {
         },
         see_also=("adopt", "recover"),
     ),
+    "leave": Manual(
+        examples={"leave mart.orders": "what stays, what a vacuum deletes, and what can be deleted at last"},
+        note="Reads only.",
+        see_also=("vacuum", "recover"),
+    ),
     "adopt": Manual(examples={"adopt mart.orders": "after ALTER TABLE ... RENAME"}, see_also=("restore", "doctor")),
     "doctor": Manual(
         examples={

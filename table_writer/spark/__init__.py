@@ -8,6 +8,7 @@
 ``past``              the rows of an older version: files that no table points at any more
 ``reads``             what a query reads of one table, file by file, as Spark has listed it
 ``executors``         executors, prepared once, and the requests that only they can send in time
+``session``           a session for a call that takes Spark, where nobody has one
 ``shipping``          the parts of this package that executors and streams are sent
 ``types``             types, and how they, names and texts are spelled for Spark's parser
 ``sql``               SQL for Spark, and what Spark says of a query that failed

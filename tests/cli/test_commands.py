@@ -291,3 +291,13 @@ def test_control_characters_reach_no_terminal(world: World, shell: Shell) -> Non
     assert refused.code == 2
     assert "\x1b" not in refused.err
     assert "x\\x1b[2J" in refused.err
+
+
+def test_leave_only_reads(shell: Shell, world: World) -> None:
+    world.write({"d1": frozenset({1})})
+    before = {info.key for info in world.store.list("")}
+    ran = shell.run("leave", TABLE, "--json")
+    assert ran.code == 0
+    assert ran.json["holdings"][0]["fate"] == "stays"
+    assert "stay where readers find them" in shell.run("leave", TABLE).out
+    assert {info.key for info in world.store.list("")} == before

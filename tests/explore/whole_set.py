@@ -49,6 +49,7 @@ THE_SAME: Final[Mapping[str, str]] = {
     "erasure_many": "erasure, of each table",
     "certify": "it makes a table of its own, and ends it",
     "examine_store": "it tries a store, and takes no table",
+    "leave": "it lists what is there",
     "recover_many": "recover, of each table",
     "tables": "it looks at each table",
     "vacuum_many": "vacuum, of each table",

@@ -1,0 +1,72 @@
+"""Name what this library keeps of a table, and what becomes of it without the library. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from table_writer.model.location import Location
+from table_writer.protocol.table.open_table import OpenTable
+from table_writer.protocol.table.root_markers import DELTA_LOG, ICEBERG_MIRROR
+from table_writer.reports.leave_report import DELETE, STAYS, VACUUM, Holding, LeaveReport
+
+OWN: Final = "table_writer."  # begins the names of this library's table properties
+LIVE: Final = "rows that readers see"
+OLD: Final = "rows that no reader sees: replaced, staged, or of writes that died"
+KINDS: Final[Mapping[str, tuple[str, str]]] = {  # by the directory, or the file, below the library's own
+    "log": ("the log: who published what, when", DELETE),
+    "owner.json": ("whose files these are", DELETE),
+    "checkpoint.json": ("where the log is read from", DELETE),
+    "names": ("names of writes that callers have given", DELETE),
+    "empty": ("placeholders", DELETE),
+    "writes": ("registrations of writes at work", VACUUM),
+    "staged": ("records of staged writes", VACUUM),
+    "turns": ("turns of calls that have lost an attempt", VACUUM),
+}
+MIRRORS: Final = {DELTA_LOG: "the Delta mirror", ICEBERG_MIRROR: "the Iceberg mirror"}
+FATES: Final = (STAYS, VACUUM, DELETE)
+
+
+def look_at_holdings(opened: OpenTable) -> LeaveReport:
+    """List what lies in the library's directory, and tell what readers need of it."""
+    layout, store = opened.layout, opened.store
+    now = opened.metastore.get_all_partitions(opened.table)
+    found = (Location.parse_any(partition.location) for partition in now.values())
+    locations = [location for location in found if location is not None]
+    inside = [location for location in locations if layout.own.contains(location)]
+    live_keys = {location.key for location in inside}
+    objects, sizes, places = Counter[tuple[str, str]](), Counter[tuple[str, str]](), dict[tuple[str, str], str]()
+    for info in store.list(layout.own.key):
+        directory, _, _ = info.key.removeprefix(layout.own.key).partition("/")
+        is_live = info.key.rpartition("/")[0] + "/" in live_keys
+        kind = (
+            (LIVE, STAYS)
+            if is_live
+            else (OLD, VACUUM)
+            if directory == "data"
+            else KINDS.get(directory, (directory, DELETE))
+        )
+        objects[kind] += 1
+        sizes[kind] += info.size_bytes
+        places[kind] = str(layout.own.child(directory)).rstrip("/")
+    for directory, what in MIRRORS.items():
+        place = layout.root.child(directory)
+        for info in store.list(place.key):
+            objects[(what, DELETE)] += 1
+            sizes[(what, DELETE)] += info.size_bytes
+            places[(what, DELETE)] = str(place)
+    holdings = [
+        Holding(what=what, location=places[what, fate], fate=fate, objects=count, bytes=sizes[what, fate])
+        for (what, fate), count in objects.items()
+    ]
+    in_doubt = (record.entry.version for record in opened.log.read_recent().records.publishes_in_doubt)
+    return LeaveReport(
+        table=str(opened.table.name),
+        holdings=tuple(sorted(holdings, key=lambda one: (FATES.index(one.fate), one.what))),
+        partitions=len(inside),
+        elsewhere=len(now) - len(inside),
+        pending_uploads=sum(1 for _ in store.list_uploads(layout.root.key)),
+        in_doubt=tuple(sorted(in_doubt)),
+        properties=tuple(sorted(name for name in opened.table.parameters if name.startswith(OWN))),
+    )

@@ -1,0 +1,40 @@
+"""What is kept of a table is told to the last object, and readers need none of what can go."""
+
+from __future__ import annotations
+
+from table_writer.config import TableWriterConfig
+from table_writer.doctor.leave import look_at_holdings
+from table_writer.model.location import Location
+from table_writer.reports.leave_report import LeaveReport
+from tests.publish.world import World
+
+
+def looked_at(world: World) -> LeaveReport:
+    return look_at_holdings(world.services())
+
+
+def by_fate(report: LeaveReport) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for holding in report.holdings:
+        found[holding.fate] = found.get(holding.fate, 0) + holding.objects
+    return found
+
+
+def test_every_object_is_told_and_what_can_go_is_needed_by_no_reader() -> None:
+    world = World(config=TableWriterConfig(progress="off"))
+    world.write({"d1": frozenset({1}), "d2": frozenset({2})})
+    world.write({"d1": frozenset({3})})
+    before = world.rows()
+    report = looked_at(world)
+    everything = list(world.store.list(world.layout.own.key))
+    assert sum(holding.objects for holding in report.holdings) == len(everything)
+    assert sum(holding.bytes for holding in report.holdings) == sum(info.size_bytes for info in everything)
+    assert (report.partitions, report.elsewhere, report.in_doubt) == (2, 0, ())
+    assert by_fate(report)["stays"] == 2
+    assert by_fate(report)["vacuum"] >= 1
+    assert not report.is_ready
+    needed = {Location.parse(partition.location).key for partition in world.partitions().values()}
+    world.store.delete([info.key for info in everything if f"{info.key.rpartition('/')[0]}/" not in needed])
+    assert world.rows() == before
+    assert by_fate(looked_at(world)) == {"stays": 2}
+    assert looked_at(world).is_ready
