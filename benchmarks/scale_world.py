@@ -29,8 +29,8 @@ from table_writer.protocol.table.services import Services
 from table_writer.spark.executors import jobs
 from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo, key_of
 from table_writer.storage.table_files import batches
-from tests.doubles.memory_metastore import MemoryMetastore
-from tests.doubles.memory_store import MemoryStore, _Upload
+from table_writer.testing.memory_metastore import MemoryMetastore
+from table_writer.testing.memory_store import MemoryStore, _Upload
 from tests.publish.world import publisher_of
 
 TABLE = TableName("mart_customer_orders", "orders_enriched")

@@ -14,7 +14,7 @@ from table_writer.jobs.complete import MANY_UPLOADS, Completer
 from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart, names_of_task
 from table_writer.progress import WriteProgress, report_progress
 from table_writer.storage.object_store import UploadInfo
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_store import MemoryStore
 
 WRITE_ID = "20240101-cafe"
 PREFIX = f"wh/orders/_table_writer/data/{WRITE_ID}/"

@@ -30,8 +30,8 @@ from table_writer.storage.local.store import LocalStore
 from table_writer.storage.request_settings import RequestSettings
 from table_writer.storage.s3.settings import S3Settings, StaticKeys
 from table_writer.storage.s3.store import S3Store
-from tests.doubles.memory_metastore import MemoryMetastore
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_metastore import MemoryMetastore
+from table_writer.testing.memory_store import MemoryStore
 from tests.forked import MetastoreOfNames, StoreOfNames, in_child, serving
 from tests.publish.world import MetastoreDouble
 

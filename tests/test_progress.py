@@ -26,8 +26,8 @@ from table_writer.spark import open_gateway
 from table_writer.spark.classic import run_interruptibly
 from table_writer.spark.executors import ITEMS_PER_TASK, Executors
 from table_writer.testing.embedded import Lakehouse
+from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.writer import TableWriter
-from tests.doubles.memory_metastore import MemoryMetastore
 
 HOSTILE = "db.\x1b[2J\u202e{n}%|x\nname"
 

@@ -163,8 +163,8 @@ class _Run:
         verdicts = try_store(probe)
         each = (time.monotonic() - began) / len(verdicts)
         self.proofs += [
-            Proof(promise=f"store: {one.name}", state=STORES[one.answer], message=one.message, seconds=each)
-            for one in verdicts
+            Proof(promise=f"store: {verdict.name}", state=STORES[verdict.answer], message=verdict.message, seconds=each)
+            for verdict in verdicts
         ]
 
     def races(self) -> None:
@@ -390,7 +390,7 @@ def _replaced(writer: ArrowWriter, opened: OpenTable, tell: Callable[[Event], No
     digest = hashlib.sha256(f"{salt}id LIKE '{ERASED}%'".encode()).hexdigest()
 
     def choose(_: History, found: Sequence[FoundLocation]) -> ChosenLocations:
-        return tuple(one for one in found if _holders(opened.store, one.objects)), ()
+        return tuple(location for location in found if _holders(opened.store, location.objects)), ()
 
     def end_doubts(history: History) -> bool:
         return Recovery(opened).end_doubts(history, opened.table) is not None

@@ -63,7 +63,7 @@ def look_at_holdings(opened: OpenTable) -> LeaveReport:
     in_doubt = (record.entry.version for record in opened.log.read_recent().records.publishes_in_doubt)
     return LeaveReport(
         table=str(opened.table.name),
-        holdings=tuple(sorted(holdings, key=lambda one: (FATES.index(one.fate), one.what))),
+        holdings=tuple(sorted(holdings, key=lambda holding: (FATES.index(holding.fate), holding.what))),
         partitions=len(inside),
         elsewhere=len(now) - len(inside),
         pending_uploads=sum(1 for _ in store.list_uploads(layout.root.key)),

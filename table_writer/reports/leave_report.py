@@ -80,10 +80,10 @@ class LeaveReport(
     @property
     def is_ready(self) -> bool:
         """Return whether nothing is in doubt, and a vacuum has nothing left to delete."""
-        return not (self.in_doubt or self.pending_uploads or any(one.fate == VACUUM for one in self.holdings))
+        return not (self.in_doubt or self.pending_uploads or any(holding.fate == VACUUM for holding in self.holdings))
 
     def _bytes(self, fate: str) -> str:
-        return size(sum(one.bytes for one in self.holdings if one.fate == fate))
+        return size(sum(holding.bytes for holding in self.holdings if holding.fate == fate))
 
     def _headline(self) -> str:
         return f": {self._bytes(STAYS)} stay where readers find them, {self._bytes(DELETE)} can be deleted at last"

@@ -150,7 +150,7 @@ class TablesReport(
     def _grids(self) -> tuple[Grid, ...]:
         columns = (
             Column("table", "table"),
-            State("", spell=lambda one: "can be written" if one.can_be_written else "no"),
+            State("", spell=lambda table: "can be written" if table.can_be_written else "no"),
             Column("by", "writer"),
             Column("what is in the way", "in_the_way"),
         )
@@ -375,7 +375,7 @@ def tables_report(
         table=label,
         tables=tuple(map(_status, looked_at)),
         others_count=others_count + len(candidates),
-        candidates=tuple(sorted((*candidates, *others), key=lambda one: one.table)),
+        candidates=tuple(sorted((*candidates, *others), key=lambda candidate: candidate.table)),
     )
 
 

@@ -1,4 +1,4 @@
-"""For users' tests, demos and notebooks: a real lakehouse in child processes.
+"""For users' tests, demos and notebooks: a real lakehouse in child processes, and one in memory for jobs without Spark.
 
 >>> from table_writer.testing import lakehouse
 >>> with lakehouse() as lake:  # doctest: +SKIP
@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from table_writer.testing.embedded import Lakehouse, lakehouse
+    from table_writer.testing.memory import MemoryLakehouse
     from table_writer.testing.processes import LakehouseError
     from table_writer.testing.servers import MetastoreServer, S3Server
 
-__all__ = ["Lakehouse", "LakehouseError", "MetastoreServer", "S3Server", "lakehouse"]
+__all__ = ["Lakehouse", "LakehouseError", "MemoryLakehouse", "MetastoreServer", "S3Server", "lakehouse"]
 
 _ON_FIRST_USE = {
     "Lakehouse": "table_writer.testing.embedded",
     "LakehouseError": "table_writer.testing.processes",
+    "MemoryLakehouse": "table_writer.testing.memory",
     "MetastoreServer": "table_writer.testing.servers",
     "S3Server": "table_writer.testing.servers",
     "lakehouse": "table_writer.testing.embedded",

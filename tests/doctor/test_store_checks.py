@@ -27,9 +27,9 @@ from table_writer.storage.s3.permissions import ACTIONS, OF_BUCKET
 from table_writer.storage.s3.settings import S3Overrides, S3Settings, StaticKeys
 from table_writer.storage.s3.store import S3Store
 from table_writer.storage.store_kind import StoreKind
+from table_writer.testing.memory_store import MemoryStore
 from table_writer.testing.servers import S3Server
 from tests.doctor.conftest import of_check, status_of
-from tests.doubles.memory_store import MemoryStore
 from tests.publish.world import World
 from tests.storage.conftest import FakeS3
 

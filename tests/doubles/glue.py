@@ -24,7 +24,7 @@ from botocore.config import Config
 from table_writer.metastore.glue import Clients, GlueMetastore
 from table_writer.metastore.settings import GlueSettings
 from table_writer.model.table import Partition, PartitionValues, Table, TableName
-from tests.doubles.faults import Late
+from table_writer.testing.late import Late
 
 SESSION: Final = boto3.Session("x", "x", region_name="us-east-1")  # reads botocore's description of Glue once
 MISSING: Final = ("EntityNotFoundException", "it is not there")
@@ -129,7 +129,7 @@ class GlueServer:
     ----------
     on_call
         Called as ``on_call(operation, phase)``, ``"before"`` and ``"after"`` each request; what it raises ends it. A
-        :class:`~tests.doubles.faults.Late` before it keeps it in :attr:`pending`.
+        :class:`~table_writer.testing.late.Late` before it keeps it in :attr:`pending`.
     refuse_entry
         Asked about each entry of a changing batch: returns a code to refuse it with, or nothing.
     answers

@@ -8,7 +8,7 @@ import pytest
 
 from table_writer.errors import LostResponseError, StorageError
 from table_writer.model.table import Partition
-from tests.doubles.faults import Late
+from table_writer.testing.late import Late
 from tests.publish.world import World
 
 

@@ -25,7 +25,7 @@ from table_writer.protocol.log import deadline
 from table_writer.protocol.log.known_log import name_log
 from table_writer.protocol.log.owner import found_log_id
 from table_writer.protocol.loop import Claimant
-from tests.doubles import memory_store
+from table_writer.testing import memory_store
 from tests.fuzz.history import CHANGING, Event, Step
 from tests.fuzz.oracle import Oracle
 from tests.fuzz.puppet import strings_pulled

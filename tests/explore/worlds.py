@@ -26,7 +26,7 @@ from table_writer.model.write import Scope
 from table_writer.model.write_mode import WriteMode
 from table_writer.protocol.log.history import History
 from table_writer.protocol.operations.parameters import with_columns_of
-from tests.doubles.faults import Late
+from table_writer.testing.late import Late
 from tests.doubles.glue import Answers, GlueDouble, GlueServer, RefusedError
 from tests.fuzz.simulation import SimulatedWorld
 from tests.glue.world import GlueWorld

@@ -33,7 +33,7 @@ from table_writer.protocol.operations.publisher import PublishResult
 from table_writer.protocol.table.open_table import OpenTable
 from table_writer.protocol.table.past import Past, files_of
 from table_writer.protocol.table.services import Services
-from tests.doubles.faults import Late
+from table_writer.testing.late import Late
 from tests.publish.world import DeathError, World, value_of
 
 from .history import CHANGING, WITHOUT_CALLS, Event, Step

@@ -23,7 +23,7 @@ from table_writer.errors import (
 from table_writer.model.entry import Outcome
 from table_writer.model.write_mode import WriteMode
 from table_writer.protocol.log import deadline
-from tests.doubles.faults import Late
+from table_writer.testing.late import Late
 from tests.doubles.glue import GlueDouble, RefusedError, StoredTable
 from tests.glue.world import GlueWorld
 from tests.maintenance.operations import unpartitioned

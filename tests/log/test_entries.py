@@ -30,7 +30,7 @@ from table_writer.protocol.log.owner import Owner, require_owner
 from table_writer.protocol.log.registration import read_registrations
 from table_writer.protocol.log.stored import Allowance
 from table_writer.protocol.log.table_log import TableLog
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_store import MemoryStore
 from tests.publish.world import body_of
 
 ROOT = Location.parse("s3a://lake/mart/orders")

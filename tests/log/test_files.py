@@ -24,7 +24,7 @@ from table_writer.storage.table_files import (
     why_not_copied,
     written_placeholders,
 )
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_store import MemoryStore
 
 from .test_rules import D1, D2, D3, LAYOUT, THEIRS, at, entry
 

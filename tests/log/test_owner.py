@@ -20,8 +20,8 @@ from table_writer.protocol.log.owner import (
     require_owner,
     take_root,
 )
-from tests.doubles.memory_metastore import MemoryMetastore
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_metastore import MemoryMetastore
+from table_writer.testing.memory_store import MemoryStore
 
 OWNER = Owner(database="mart", name="orders", created_at_seconds=1, metastore="thrift://a:9083")
 LAYOUT = TableLayout(Location.parse("s3a://lake/mart/orders"))

@@ -24,7 +24,7 @@ from table_writer.protocol.log.registration import (
     write_id_of_check,
     writer_identity,
 )
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_store import MemoryStore
 from tests.publish.world import DeathError, Fault, World, body_of, plain
 
 DAY = 86_400.0

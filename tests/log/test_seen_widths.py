@@ -13,7 +13,7 @@ from table_writer.model.meaning import Operation
 from table_writer.model.write import TableLayout
 from table_writer.model.write_mode import WriteMode
 from table_writer.protocol.log.table_log import TableLog
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_store import MemoryStore
 
 LAYOUT = TableLayout(Location.parse("s3a://lake/mart/orders"))
 SCHEMA, EVOLVED = "[name]", "[name, page]"

@@ -18,7 +18,7 @@ from table_writer.protocol.log.owner import Owner
 from table_writer.protocol.log.records import UNRECORDED
 from table_writer.protocol.log.table_log import TableLog
 from table_writer.protocol.log.trimming import OldEntries, Trimming
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_store import MemoryStore
 from tests.publish.world import body_of
 
 from .test_rules import D1, D2, D3, LAYOUT, at, batch, entry, published

@@ -20,8 +20,8 @@ from table_writer.model.table import TableName
 from table_writer.model.write import WritePlan, WrittenFiles
 from table_writer.model.write_mode import WriteMode
 from table_writer.storage.object_store import visible_files
-from tests.doubles.memory_metastore import MemoryMetastore
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_metastore import MemoryMetastore
+from table_writer.testing.memory_store import MemoryStore
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
 Rows = dict[str, frozenset[int]]

@@ -14,8 +14,8 @@ from table_writer.errors import TableWriterError
 from table_writer.protocol.table.services import Services
 from table_writer.storage.kinds import settings_for
 from table_writer.storage.object_store import open_store
+from table_writer.testing.memory_metastore import MemoryMetastore
 from tests.azurite import AzuriteServer
-from tests.doubles.memory_metastore import MemoryMetastore
 from tests.fake_gcs import FakeGcsServer
 from tests.publish.world import CHANGING, DeathError, Fault, MetastoreDouble, World
 from tests.real.hooked import HookedStore

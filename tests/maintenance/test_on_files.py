@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from table_writer.storage.local.store import LocalStore
+from table_writer.testing.memory_metastore import MemoryMetastore
 from tests.cells import first_fast
-from tests.doubles.memory_metastore import MemoryMetastore
 from tests.publish.world import MetastoreDouble, World
 from tests.real.hooked import HookedStore
 

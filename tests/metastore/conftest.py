@@ -26,10 +26,10 @@ from table_writer.metastore.settings import GlueSettings, MetastoreSettings
 from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName
 from table_writer.testing import MetastoreServer
 from table_writer.testing.choices import HiveVersion
+from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.pytest_plugin import chosen_option
 from tests.bare_server import BareServer
 from tests.doubles.glue import GlueDouble, table_input
-from tests.doubles.memory_metastore import MemoryMetastore
 from tests.metastore.databases import DATABASES, Database
 
 FIGURES = {

@@ -15,7 +15,7 @@ from table_writer.errors import MetastoreError
 from table_writer.metastore.hive_statistics import column_description, column_descriptions
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.table import Column, PartitionChange, PartitionValues, Table, TableName
-from tests.doubles.memory_metastore import MemoryMetastore
+from table_writer.testing.memory_metastore import MemoryMetastore
 from tests.metastore.conftest import World
 
 ACCURATE: Final = "COLUMN_STATS_ACCURATE"

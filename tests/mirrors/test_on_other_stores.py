@@ -16,8 +16,8 @@ from table_writer.config import TableWriterConfig
 from table_writer.mirrors.iceberg import catalog as catalogs
 from table_writer.storage.kinds import settings_for
 from table_writer.storage.object_store import open_store
+from table_writer.testing.memory_metastore import MemoryMetastore
 from tests.azurite import AzuriteServer
-from tests.doubles.memory_metastore import MemoryMetastore
 from tests.fake_gcs import FakeGcsServer
 from tests.maintenance.operations import MIXED, OLD, OPERATIONS, REPLACED, Operation
 from tests.maintenance.remote_world import RemoteWorld

@@ -22,7 +22,7 @@ from table_writer.model.table import Column, Table, TableName
 from table_writer.model.table_kind import HIVE, MAPRED, why_not_read, why_not_written
 from table_writer.protocol.table.root_markers import why_marked
 from table_writer.testing import Lakehouse
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_store import MemoryStore
 
 PARQUET: Final = {
     "input_format": f"{HIVE}parquet.MapredParquetInputFormat",

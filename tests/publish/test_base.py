@@ -10,7 +10,7 @@ from table_writer.errors import ConflictError, InvalidInputError, MetastoreError
 from table_writer.model.table import Partition, PartitionValues, TableName
 from table_writer.model.write_mode import WriteMode
 from table_writer.protocol.operations.parameters import NO_FILES
-from tests.doubles.memory_metastore import MemoryMetastore
+from table_writer.testing.memory_metastore import MemoryMetastore
 from tests.publish.world import REFUSED, ROOT, TABLE, World, written
 
 pytestmark = pytest.mark.usefixtures("in_one_thread")

@@ -19,7 +19,7 @@ from table_writer.errors import (
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.write_mode import WriteMode
-from tests.doubles.faults import Late
+from table_writer.testing.late import Late
 from tests.publish.world import DIED, DeathError, Fault, World, fail, insert
 
 T = "mart.orders"

@@ -20,8 +20,8 @@ from table_writer.protocol.operations.append import CarriedFiles
 from table_writer.protocol.operations.entry import with_figures
 from table_writer.protocol.operations.recovery import Recovery
 from table_writer.protocol.operations.statistics import spark_statistics
+from table_writer.testing.late import Late
 from tests.cells import first_fast
-from tests.doubles.faults import Late
 from tests.publish.world import ROOT, DeathError, Fault, World, fail
 
 OLD = {"1": frozenset({1, 2, 3}), "2": frozenset({10, 11})}

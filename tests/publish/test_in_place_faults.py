@@ -16,8 +16,8 @@ from table_writer.model.write import WritePlan
 from table_writer.model.write_mode import WriteMode
 from table_writer.protocol.log.deadline import Deadline
 from table_writer.protocol.table import open_table
-from tests.doubles.faults import Late
-from tests.doubles.memory_store import MIN_PART_BYTES
+from table_writer.testing.late import Late
+from table_writer.testing.memory_store import MIN_PART_BYTES
 from tests.publish.test_in_place import ONE, THREE, TWO, append
 from tests.publish.world import DeathError, Fault, World, body_of, fail, without_answer, written
 

@@ -9,7 +9,7 @@ import pytest
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
 from table_writer.protocol.operations.entry import replaced_locations
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_store import MemoryStore
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 LAYOUT = TableLayout(Location.parse("s3a://lake/t"))

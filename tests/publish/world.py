@@ -48,9 +48,9 @@ from table_writer.protocol.table.services import Services
 from table_writer.reports.history_reports import RecoverReport
 from table_writer.reports.vacuum_reports import VacuumReport
 from table_writer.storage.object_store import ObjectStore, visible_files
-from tests.doubles.faults import Late
-from tests.doubles.memory_metastore import MemoryMetastore
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.late import Late
+from table_writer.testing.memory_metastore import MemoryMetastore
+from table_writer.testing.memory_store import MemoryStore
 
 Rows = Mapping[str, frozenset[int]]
 TABLE = TableName("mart", "orders")

@@ -24,8 +24,8 @@ from table_writer.protocol.table.services import Services
 from table_writer.read import dataset
 from table_writer.read.dataset import open_dataset
 from table_writer.read.types import arrow_schema
-from tests.doubles.memory_metastore import MemoryMetastore
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_metastore import MemoryMetastore
+from table_writer.testing.memory_store import MemoryStore
 
 PARQUET = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 ORC = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"

@@ -23,7 +23,7 @@ from table_writer.model.table import PastPartition
 from table_writer.reports.write_result import PartitionResult
 from table_writer.storage.footers import MOST_FOOTERS
 from table_writer.storage.object_store import SourceChangedError
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_store import MemoryStore
 from tests.publish.conftest import world
 from tests.publish.world import World
 

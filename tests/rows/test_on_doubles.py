@@ -26,7 +26,7 @@ from table_writer.model.write import Scope, WritePlan, WrittenFiles, every_parti
 from table_writer.model.write_mode import WriteMode
 from table_writer.storage.footers import read_footer
 from table_writer.storage.object_store import ObjectInfo
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_store import MemoryStore
 from tests.publish.conftest import world
 from tests.publish.world import Rows, World, publisher_of
 

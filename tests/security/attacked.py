@@ -19,9 +19,9 @@ from table_writer.model.entry import BODY
 from table_writer.model.location import Location
 from table_writer.storage.local.store import LocalStore
 from table_writer.storage.object_store import ObjectStore
+from table_writer.testing.memory_metastore import MemoryMetastore
+from table_writer.testing.memory_store import MemoryStore
 from tests.cli.shell import Shell
-from tests.doubles.memory_metastore import MemoryMetastore
-from tests.doubles.memory_store import MemoryStore
 from tests.publish.world import TABLE, DeathError, Fault, TableWorld, World
 
 T: Final = str(TABLE)

@@ -13,7 +13,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.entry import BODY
 from table_writer.protocol.log.listing import MAX_BYTES
 from table_writer.storage.object_store import ObjectInfo
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_store import MemoryStore
 from tests.security.attacked import CALLS, NOW, Attacked, T, bodies, survives
 
 DEEP: Final = 10_000

@@ -22,10 +22,10 @@ from table_writer.storage.object_store import ObjectInfo, ObjectStore, open_stor
 from table_writer.storage.request_settings import RequestSettings
 from table_writer.storage.s3.settings import S3Overrides, S3Settings, StaticKeys
 from table_writer.storage.s3.store import S3Store
+from table_writer.testing.memory_store import MemoryStore
 from table_writer.testing.servers import S3Server
 from tests.azurite import AzuriteServer
 from tests.bare_server import BareServer, Request, http, read_request
-from tests.doubles.memory_store import MemoryStore
 from tests.fake_gcs import FakeGcsServer
 from tests.seaweedfs import SeaweedServer
 

@@ -21,7 +21,7 @@ from table_writer.model.message import UploadedPart
 from table_writer.storage import object_store, proof
 from table_writer.storage.object_store import ObjectStore, SourceChangedError
 from table_writer.storage.proof import Probe, require_proven, try_store
-from tests.doubles.memory_store import REQUESTS, MemoryStore
+from table_writer.testing.memory_store import REQUESTS, MemoryStore
 
 if TYPE_CHECKING:
     from tests.azurite import AzuriteServer

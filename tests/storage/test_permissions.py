@@ -26,8 +26,8 @@ from table_writer.storage.object_store import ObjectInfo
 from table_writer.storage.s3.permissions import ACTIONS
 from table_writer.storage.s3.settings import S3Overrides, S3Settings
 from table_writer.storage.s3.store import S3Store
+from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.servers import REGION, S3Server
-from tests.doubles.memory_metastore import MemoryMetastore
 from tests.policies import BUCKET, ROOT, Policy, actions, allows, policy_of
 from tests.publish.world import TABLE, TableWorld, World
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
 from table_writer.storage.table_files import TOGETHER, files_of_each, files_read_at, objects_of_each
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_store import MemoryStore
 
 ROOT: Final = "mart/orders/"
 LAYOUT: Final = TableLayout(Location.parse(f"s3a://lake/{ROOT}"))

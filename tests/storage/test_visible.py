@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from table_writer.errors import InvalidInputError
 from table_writer.storage.object_store import is_hidden, visible_files
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_store import MemoryStore
 
 if TYPE_CHECKING:
     from tests.storage.conftest import Place

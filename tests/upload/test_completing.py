@@ -25,7 +25,7 @@ from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.s3.settings import S3Settings, StaticKeys
 from table_writer.storage.worker import completer
 from table_writer.testing import Lakehouse
-from tests.doubles.memory_store import MemoryStore
+from table_writer.testing.memory_store import MemoryStore
 
 WRITE_ID = "20240101-cafe"
 FILES = ITEMS_PER_TASK + 20

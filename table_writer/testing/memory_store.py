@@ -29,7 +29,7 @@ from table_writer.storage.object_store import (
     require_directory,
     source_changed,
 )
-from tests.doubles.faults import may_come_late
+from table_writer.testing.late import may_come_late
 
 Phase = Literal["before", "after"]
 MIN_PART_BYTES: Final = 5 * 1024 * 1024  # S3: every part but the last
@@ -74,7 +74,7 @@ class MemoryStore:
     on_call
         Called with the operation (the method's name), ``"before"`` or ``"after"`` it takes effect, and its key or
         prefix; for ``delete`` once per key. Raising in ``"before"`` is a failure, in ``"after"`` a lost response;
-        a :class:`~tests.doubles.faults.Late` in ``"before"`` keeps a call that changes something.
+        a :class:`~table_writer.testing.late.Late` in ``"before"`` keeps a call that changes something.
     pending
         The calls that were kept. Calling one applies it, without the hook.
     """

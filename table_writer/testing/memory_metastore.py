@@ -40,7 +40,7 @@ from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.location import without_s3_login
 from table_writer.model.process import PerProcess
 from table_writer.model.table import Column, Partition, PartitionChange, PartitionValues, Table, TableName
-from tests.doubles.faults import may_come_late
+from table_writer.testing.late import may_come_late
 
 NATIVE: Final = "memory"  # marks what was read from here, as Thrift's objects mark what was read from Hive
 PARTITION_BATCH: Final = 250
@@ -56,7 +56,7 @@ class MemoryMetastore:
         Called as ``on_call(method, phase)`` around each call, with the protocol's method name and the phase:
         ``"before"`` or ``"after"``. What it raises reaches the caller: before, nothing has changed; after, the
         change is made (raise a ``LostResponseError`` for a lost answer). It may use the metastore itself, as another
-        process would. A :class:`~tests.doubles.faults.Late` before a change keeps it in :attr:`pending`. Can be
+        process would. A :class:`~table_writer.testing.late.Late` before a change keeps it in :attr:`pending`. Can be
         set later.
     """
 
@@ -142,7 +142,7 @@ class MemoryMetastore:
         with self._call("why_types_stay", "get_config_value"):
             return self.types_stay
 
-    def replicated_as(self, table: Table) -> str:  # one answer for all
+    def replicated_as(self, table: Table) -> str:  # noqa: ARG002  # all are alike
         with self._call("replicated_as", "get_database"):
             return self.replicated
 
@@ -156,14 +156,14 @@ class MemoryMetastore:
         finally:
             self.drop_table(scratch.name)
 
-    def why_partial(self, table: Table) -> str:
+    def why_partial(self, table: Table) -> str:  # noqa: ARG002  # all are alike
         with self._call("why_partial", "get_config_value"):
             return self.partial
 
-    def why_unproven(self, table: Table) -> str:
+    def why_unproven(self, table: Table) -> str:  # noqa: ARG002  # all are alike
         return ""
 
-    def switches_at_once(self, table: Table) -> bool:
+    def switches_at_once(self, table: Table) -> bool:  # noqa: ARG002  # all are alike
         return True
 
     def call_counts(self) -> Mapping[str, int]:
@@ -202,7 +202,7 @@ class MemoryMetastore:
             if not stored and not require_there(name, self._again(name), self.uri).partition_columns:
                 return [WHOLE_TABLE]
             lost = self._lost.get(name, set()) & stored.keys()
-            require_whole(name, ["/".join(one) for one in sorted(lost)], self.uri)
+            require_whole(name, ["/".join(lost_values) for lost_values in sorted(lost)], self.uri)
             return sorted(stored)
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
@@ -211,9 +211,13 @@ class MemoryMetastore:
             return self._get_whole_table(table) if values else {}
         with self._call("get_partitions", "get_partitions_by_names", calls=-(-len(values) // PARTITION_BATCH)):
             stored = self._listed(table.name)
-            kept = {self._kept(one): one for one in values}
+            asked = {self._kept(partition_values): partition_values for partition_values in values}
             lost = self._lost.get(table.name, set())
-            found = {one: stored[one] for one in kept if one in stored and (one != kept[one] or one not in lost)}
+            found = {
+                kept: stored[kept]
+                for kept, partition_values in asked.items()
+                if kept in stored and (kept != partition_values or kept not in lost)
+            }
             require_asked(table, values, found, self.uri)
             if values and not found:
                 require_same(table, self._again(table.name), self.uri)
@@ -229,16 +233,19 @@ class MemoryMetastore:
         validate_additions(table, partitions)
         with self._call("add_partitions", "add_partitions_req", calls=min(len(partitions), 1), before_send=before_send):
             stored = self._of(table.name)
-            for one in partitions:
-                if self._kept(one.values) in stored:
-                    raise PartitionExistsError(f"partition {one.values} of {table.name} exists; nothing was added")
-            for one in partitions:
-                self.put_partition(table.name, replace(one, parameters={**_ddl_time(), **one.parameters}))
+            for partition in partitions:
+                if self._kept(partition.values) in stored:
+                    raise PartitionExistsError(
+                        f"partition {partition.values} of {table.name} exists; nothing was added"
+                    )
+            for partition in partitions:
+                parameters = {**_ddl_time(), **partition.parameters}
+                self.put_partition(table.name, replace(partition, parameters=parameters))
 
         def drop(values: Sequence[PartitionValues]) -> None:
             with self._call("drop_partitions", "drop_partitions_req", before_send=before_send):
-                for one in values:
-                    self._of(table.name).pop(self._kept(one), None)
+                for partition_values in values:
+                    self._of(table.name).pop(self._kept(partition_values), None)
 
         require_kept(self, table, partitions, drop)
 
@@ -263,7 +270,7 @@ class MemoryMetastore:
             self._partitions.get(table.name, {}).pop(values, None)
             self._statistics.get(table.name, {}).pop(values, None)
 
-    def keeps_statistics(self, table: Table) -> bool:
+    def keeps_statistics(self, table: Table) -> bool:  # noqa: ARG002  # all are alike
         return True
 
     def statistics(self, name: TableName) -> dict[PartitionValues, dict[str, ColumnDescription]]:
@@ -315,8 +322,8 @@ class MemoryMetastore:
         validate_values(table, values)
         method = "delete_partition_column_statistics"
         with self._call("drop_statistics", method, calls=len(values), before_send=before_send):
-            for one in values:
-                self._statistics.get(table.name, {}).pop(one, None)
+            for partition_values in values:
+                self._statistics.get(table.name, {}).pop(partition_values, None)
 
     def _get_whole_table(self, table: Table) -> Mapping[PartitionValues, Partition]:
         with self._call("get_partitions", "get_table_req"):
