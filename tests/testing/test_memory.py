@@ -59,7 +59,7 @@ def test_two_writers_conflict_as_they_would(lake: MemoryLakehouse) -> None:
     staged = writer.stage(rows(2), "mart.orders")
     other.overwrite_partitions(rows(3), "mart.orders")
     with pytest.raises(ConflictError):
-        lake.maintenance.publish("mart.orders", staged.write_id)
+        lake.maintenance.publish("mart.orders", staged.summary.write_id)
     assert lake.rows("mart.orders").column("id").to_pylist() == [3]
 
 
