@@ -55,10 +55,17 @@ docs: .venv/.ready  ##* The documentation of this version, warnings are errors: 
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html/$$version && \
 	echo "<!doctype html><meta http-equiv=refresh content='0; url=$$version/index.html'>" > docs/_build/html/index.html
 
-dist: .venv/.ready  ## sdist and wheel, checked; the wheel writes a table in an empty environment
-	rm -rf dist
-	$(BIN)/python -m build --outdir dist
+# The time of the commit is that of all files in the wheel, so whoever builds it again from the sdist gets the same bytes.
+EMPTY := build/environment
+
+dist: .venv/.ready  ## sdist, wheel and SBOM, checked; the wheel writes a table in an empty environment
+	rm -rf dist $(EMPTY)
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --outdir dist
 	$(BIN)/twine check --strict dist/*
+	$(BIN)/python -m venv $(EMPTY)
+	$(EMPTY)/bin/python -m pip install --quiet --no-deps --no-index --find-links dist hive-table-writer
+	$(EMPTY)/bin/python -m pip install --quiet hive-table-writer
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file dist/hive-table-writer.cdx.json $(EMPTY)/bin/python
 	$(PYTEST) --needs=dist -m needs tests/release
 
 nightly:  ## What no push waits for: the slow matrices with histories drawn anew, every other Hive, Spark, database and store

@@ -39,13 +39,9 @@ def tracked(*paths: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory of the programs of an environment that has the wheel, and what it requires."""
-    environment = tmp_path_factory.mktemp("empty") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-    programs = environment / "bin"
-    run(programs / "python", "-m", "pip", "install", "--quiet", built("*.whl"))
-    return programs
+def environment() -> Path:
+    """Return the programs of the environment that `make dist` has made: it has the wheel, and what that requires."""
+    return ROOT / "build" / "environment" / "bin"
 
 
 def run(*command: str | Path) -> str:
@@ -90,3 +86,34 @@ def test_only_modules_of_extras_need_more_than_is_required(first_use: dict[str, 
 
 def test_a_table_is_written_where_nothing_else_is_installed(first_use: dict[str, Any]) -> None:
     assert first_use["rows"] == 2
+
+
+def test_the_sbom_names_what_is_installed_with_the_wheel_and_no_place_of_this_machine(environment: Path) -> None:
+    text = built("*.cdx.json").read_text()
+    sbom = json.loads(text)
+    listed = json.loads(run(environment / "python", "-m", "pip", "list", "--format=json"))
+    installed = {found["name"].lower().replace("_", "-"): found["version"] for found in listed}
+    parts = [sbom["metadata"]["component"], *sbom["components"]]
+    named = {part["name"].lower().replace("_", "-"): part["version"] for part in parts}
+    assert sbom["bomFormat"] == "CycloneDX"
+    assert sbom["metadata"]["component"]["name"] == "hive-table-writer"
+    assert installed.items() <= named.items()
+    assert {"pyspark", "boto3", "pyarrow", "hmsclient"} <= named.keys()
+    assert str(ROOT) not in text
+    assert "file:" not in text
+
+
+def test_the_wheel_is_the_same_byte_for_byte_when_it_is_built_again_from_the_sdist(tmp_path: Path) -> None:
+    wheel = built("*.whl")
+    with tarfile.open(built("*.tar.gz")) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    committed = subprocess.run(
+        ["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path / "again"), str(source)]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": committed}
+    subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=True)
+    (again,) = (tmp_path / "again").iterdir()
+    assert again.name == wheel.name
+    assert again.read_bytes() == wheel.read_bytes()
