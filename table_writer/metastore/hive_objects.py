@@ -60,12 +60,12 @@ def table_from(native: Any) -> Table:
 
     Keys of S3 that stand in a location stay in ``native``, which is what is written back, and are nowhere else.
     """
-    storage = native.sd or ttypes.StorageDescriptor()
-    serde = storage.serdeInfo or ttypes.SerDeInfo()
+    storage = native.sd = native.sd or ttypes.StorageDescriptor()
+    serde = storage.serdeInfo = storage.serdeInfo or ttypes.SerDeInfo()
     parameters = _without_logins(native.parameters)
     serde_parameters = _without_logins(serde.parameters)
     return Table(
-        name=TableName(native.dbName, native.tableName),
+        name=TableName(native.dbName or "", native.tableName or ""),
         kind=native.tableType or "",
         location=_with_slash(true_location(storage.location or "", parameters, serde_parameters)),
         hive_location=_with_slash(hive_location(storage.location or "", parameters, serde_parameters)),
@@ -89,6 +89,11 @@ def partition_from(native: Any, table: Table) -> Partition:
     Whoever alters a partition gives it the table's columns (:func:`altered_partition`); its own are compared here and
     never needed again. 5,000 partitions of 100 columns would keep 500,000 objects for that.
     """
+    if native.values is None or native.sd is None or native.sd.serdeInfo is None or not native.sd.location:
+        raise MetastoreError(
+            f"the metastore has answered a partition of {table.name} without its values, its location or its SerDe",
+            table=str(table.name),
+        )
     described = _thrift(table).sd
     differs, narrower = differences(native.sd, described, table.columns)
     native.sd.cols = described.cols

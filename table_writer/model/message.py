@@ -190,15 +190,22 @@ class CommitMessage:
     @classmethod
     def from_bytes(cls, data: bytes | bytearray) -> CommitMessage:
         """Read and validate a message."""
-        fields = json.loads(zlib.decompress(data))
-        if fields.pop("format") != MESSAGE_FORMAT:
-            raise StorageError("an executor runs another version of table_writer than the driver; restart the session")
-        requests = tuple((kind, count) for kind, count in fields.pop("requests"))
-        uploads = tuple(map(_upload, fields.pop("uploads"), fields.pop("parts")))
-        statistics = _statistics(fields.pop("statistics"))
-        marks = {RowMark(mark): count for mark, count in fields.pop("marks")}
-        message = cls(uploads=uploads, requests=requests, statistics=statistics, marks=marks, **fields)
-        message.validate()
+        try:
+            fields = json.loads(zlib.decompress(data))
+            if fields.pop("format") != MESSAGE_FORMAT:
+                raise StorageError(
+                    "an executor runs another version of table_writer than the driver; restart the session"
+                )
+            requests = tuple((kind, count) for kind, count in fields.pop("requests"))
+            uploads = tuple(map(_upload, fields.pop("uploads"), fields.pop("parts")))
+            statistics = _statistics(fields.pop("statistics"))
+            marks = {RowMark(mark): count for mark, count in fields.pop("marks")}
+            message = cls(uploads=uploads, requests=requests, statistics=statistics, marks=marks, **fields)
+            message.validate()
+        except (zlib.error, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise StorageError(
+                f"a task sent something else than its message: {type(error).__name__}: {error}"
+            ) from error
         return message
 
 

@@ -21,6 +21,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ConnectTimeoutError, ProfileNotFound, ReadTimeoutError
 from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import without_login
@@ -44,6 +45,7 @@ ANSWERED_BY_DOCUMENTS: Final = frozenset(
 UNREADABLE: Final = (  # of botocore's parser, for what it does not expect
     *(ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
     ResponseParserError,
+    HTTPError,  # of urllib3, while the body of a refusal is read
 )
 
 if TYPE_CHECKING:
