@@ -10,7 +10,7 @@ PROFILE := same
 export PYTHONHASHSEED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-on-spark test-others check workflows docs dist nightly test-slow test-slow-on-spark test-slow-servers test-slow-doubles mutants clean
+.PHONY: help demo quick test test-on-spark test-others check workflows docs notebooks dist nightly test-slow test-slow-on-spark test-slow-servers test-slow-doubles mutants clean
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -67,6 +67,9 @@ dist: .venv/.ready  ## sdist, wheel and SBOM, checked; the wheel writes a table 
 	$(EMPTY)/bin/python -m pip install --quiet hive-table-writer
 	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file dist/hive-table-writer.cdx.json $(EMPTY)/bin/python
 	$(PYTEST) --needs=dist -m needs tests/release
+
+notebooks: .venv/.ready  ## Run the notebooks, and store them with what they show
+	$(BIN)/python -m tests.docs.notebooks
 
 nightly:  ## What no push waits for: the slow matrices with histories drawn anew, every other Hive, Spark, database and store
 	$(MAKE) --no-print-directory -j2 PROFILE=anew PYTHONHASHSEED=random test-slow-on-spark test-slow-servers test-slow-doubles test-azure-matrix test-gcs-matrix test-hive-3.1.3 test-hive-4.2.0 test-databases-2.3.10 test-databases-4.0.1 test-delta test-spark41 test-spark42 test-comet-all test-connect-4.1.4 test-connect-4.2.1 test-stores

@@ -179,8 +179,6 @@ def _doctor(keeper: Maintenance, arguments: Namespace) -> Report:
 
 
 def _erase(keeper: Maintenance, arguments: Namespace) -> Report:
-    if arguments.where == STDIN:
-        arguments.where = sys.stdin.read().strip()  # options show in process lists
     settings = read_spark_conf(arguments.spark_conf) if arguments.spark_conf else None
     report: Report = Call("erase_many").make(keeper, arguments, spark=settings)
     return report
@@ -350,6 +348,8 @@ def parse(argv: Sequence[str]) -> Namespace:
     if getattr(arguments, "html", None) == STDOUT and arguments.json:
         own.error("--html - and --json both want stdout: write the page to a file")
     _settle_tables(own, arguments, BY_NAME[arguments.command].takes)
+    if getattr(arguments, "where", None) == STDIN:
+        arguments.where = sys.stdin.read().strip()  # options show in process lists
     return arguments
 
 

@@ -121,8 +121,8 @@ MANUALS: Final[Mapping[str, Manual]] = {
             "erase --all --where 'user_id = 7' --json": "erase them, and print the certificates, to be kept",
             "erase mart.users --where 'id = 7' --spark-conf /etc/spark/conf/spark-defaults.conf": "one table",
         },
-        note="It starts Spark on this machine with Hadoop's settings, and stops it at the end; with `spark-submit"
-        " $(which table-writer) erase …` Spark runs where you say.",
+        note="It starts Spark on this machine with Hadoop's settings, and stops it at the end; spark.master in"
+        " --spark-conf lets it run elsewhere.",
         see_also=("erasure", "vacuum", "tables"),
     ),
     "erasure": Manual(

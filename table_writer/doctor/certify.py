@@ -445,4 +445,4 @@ def _erased(opened: OpenTable, tell: Callable[[Event], None]) -> str:
     if certificate.due:
         raise _BrokenError(f"{counted(certificate.due, 'object')} of {len(certificate.objects)} are there still")
     remains = f"; NOT ERASED: {few(certificate.remarks)}" if certificate.remarks else ""
-    return f"{counted(len(certificate.objects), 'object')} are gone{remains}"
+    return f"gone: {counted(len(certificate.objects), 'object')}{remains}"

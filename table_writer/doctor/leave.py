@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from table_writer.model.location import Location
@@ -25,7 +25,15 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {  # by the directory, or the file
     "turns": ("turns of calls that have lost an attempt", VACUUM),
 }
 MIRRORS: Final = {DELTA_LOG: "the Delta mirror", ICEBERG_MIRROR: "the Iceberg mirror"}
+OTHER: Final = ("what no release of this library has put there", DELETE)
 FATES: Final = (STAYS, VACUUM, DELETE)
+
+
+def _directories(key: str) -> Iterator[str]:
+    """Yield the directories that a key is in, the nearest first."""
+    while "/" in key:
+        key = key.rpartition("/")[0]
+        yield key
 
 
 def look_at_holdings(opened: OpenTable) -> LeaveReport:
@@ -33,32 +41,25 @@ def look_at_holdings(opened: OpenTable) -> LeaveReport:
     layout, store = opened.layout, opened.store
     now = opened.metastore.get_all_partitions(opened.table)
     found = (Location.parse_any(partition.location) for partition in now.values())
-    locations = [location for location in found if location is not None]
-    inside = [location for location in locations if layout.own.contains(location)]
+    inside = [location for location in found if location is not None and layout.own.contains(location)]
     live_keys = {location.key for location in inside}
-    objects, sizes, places = Counter[tuple[str, str]](), Counter[tuple[str, str]](), dict[tuple[str, str], str]()
+    objects, sizes = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str]]()
     for info in store.list(layout.own.key):
         directory, _, _ = info.key.removeprefix(layout.own.key).partition("/")
-        is_live = info.key.rpartition("/")[0] + "/" in live_keys
-        kind = (
-            (LIVE, STAYS)
-            if is_live
-            else (OLD, VACUUM)
-            if directory == "data"
-            else KINDS.get(directory, (directory, DELETE))
-        )
+        is_live = any(f"{above}/" in live_keys for above in _directories(info.key))
+        what, fate = (LIVE, STAYS) if is_live else (OLD, VACUUM) if directory == "data" else KINDS.get(directory, OTHER)
+        kind = (what, fate, str(layout.own.child(directory)).rstrip("/"))
         objects[kind] += 1
         sizes[kind] += info.size_bytes
-        places[kind] = str(layout.own.child(directory)).rstrip("/")
     for directory, what in MIRRORS.items():
         place = layout.root.child(directory)
         for info in store.list(place.key):
-            objects[(what, DELETE)] += 1
-            sizes[(what, DELETE)] += info.size_bytes
-            places[(what, DELETE)] = str(place)
+            kind = (what, DELETE, str(place))
+            objects[kind] += 1
+            sizes[kind] += info.size_bytes
     holdings = [
-        Holding(what=what, location=places[what, fate], fate=fate, objects=count, bytes=sizes[what, fate])
-        for (what, fate), count in objects.items()
+        Holding(what=what, location=place, fate=fate, objects=count, bytes=sizes[what, fate, place])
+        for (what, fate, place), count in objects.items()
     ]
     in_doubt = (record.entry.version for record in opened.log.read_recent().records.publishes_in_doubt)
     return LeaveReport(
@@ -66,6 +67,8 @@ def look_at_holdings(opened: OpenTable) -> LeaveReport:
         holdings=tuple(sorted(holdings, key=lambda holding: (FATES.index(holding.fate), holding.what))),
         partitions=len(inside),
         elsewhere=len(now) - len(inside),
+        placeholders=sum(layout.is_placeholder(location) for location in inside),
+        staged=sum(1 for info in store.list(layout.all_staged.key) if info.key.endswith(".json")),
         pending_uploads=sum(1 for _ in store.list_uploads(layout.root.key)),
         in_doubt=tuple(sorted(in_doubt)),
         properties=tuple(sorted(name for name in opened.table.parameters if name.startswith(OWN))),

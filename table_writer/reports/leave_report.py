@@ -60,6 +60,11 @@ class LeaveReport(
         By what becomes of them: what readers need is first.
     partitions
         How many partitions point into this library's directory.
+    placeholders
+        How many of these point to a placeholder: they are empty, or another tool has written there. An empty one has
+        no object; its location has to stay all the same.
+    staged
+        Staged writes: ``discard`` them first, or ``publish``.
     elsewhere
         How many point to where another tool has put their files.
     pending_uploads
@@ -72,6 +77,8 @@ class LeaveReport(
 
     holdings: tuple[Holding, ...] = ()
     partitions: int = 0
+    placeholders: int = 0
+    staged: int = 0
     elsewhere: int = 0
     pending_uploads: int = 0
     in_doubt: tuple[int, ...] = ()
@@ -80,7 +87,8 @@ class LeaveReport(
     @property
     def is_ready(self) -> bool:
         """Return whether nothing is in doubt, and a vacuum has nothing left to delete."""
-        return not (self.in_doubt or self.pending_uploads or any(holding.fate == VACUUM for holding in self.holdings))
+        is_at_work = self.in_doubt or self.pending_uploads or self.staged
+        return not (is_at_work or any(holding.fate == VACUUM for holding in self.holdings))
 
     def _bytes(self, fate: str) -> str:
         return size(sum(holding.bytes for holding in self.holdings if holding.fate == fate))
@@ -91,6 +99,8 @@ class LeaveReport(
     def _lines(self) -> Iterator[str]:
         if self.in_doubt:
             yield f"version {few(self.in_doubt)} is in doubt: run `table-writer recover {self.table}` first"
+        if self.staged:
+            yield f"{counted(self.staged, 'staged write')}: `table-writer staged {self.table}` names them; discard them"
         if not self.is_ready:
             rest = f"`table-writer vacuum {self.table} --older-than 0 --force`"
             yield f"once no writer is at work, and no query that began before: {rest} deletes the rest"

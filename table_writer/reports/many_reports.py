@@ -71,7 +71,8 @@ class Candidate:
     Parameters
     ----------
     writer
-        Which writer its files would have: ``"Arrow"``, or ``"Spark"`` for other formats; empty if it cannot be written.
+        Which writer its files would have: ``"Arrow"``, or ``"Spark"`` for other formats, of which Spark refuses some:
+        ``plan`` says so. Empty if it cannot be written.
     in_the_way
         Why it cannot, and what would do; empty if nothing is. ``doctor`` says the rest, before the first write.
     """
@@ -84,6 +85,10 @@ class Candidate:
     def can_be_written(self) -> bool:
         """Return whether nothing is in the way."""
         return not self.in_the_way
+
+
+def _can_be_written(candidate: Candidate) -> str:
+    return {"Arrow": "can be written", "Spark": "if Spark can"}.get(candidate.writer, "no")
 
 
 def _age(status: TableStatus) -> object:
@@ -150,7 +155,7 @@ class TablesReport(
     def _grids(self) -> tuple[Grid, ...]:
         columns = (
             Column("table", "table"),
-            State("", spell=lambda table: "can be written" if table.can_be_written else "no"),
+            State("", spell=_can_be_written),
             Column("by", "writer"),
             Column("what is in the way", "in_the_way"),
         )
