@@ -10,7 +10,7 @@ PROFILE := same
 export PYTHONHASHSEED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-on-spark test-others check workflows docs notebooks dist nightly test-slow test-slow-on-spark test-slow-servers test-slow-doubles mutants clean
+.PHONY: help demo quick test test-on-spark test-others check workflows docs notebooks dist nightly test-slow test-slow-on-spark test-slow-servers test-slow-doubles mutants prove clean
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -89,6 +89,9 @@ test-slow-servers: .venv/.ready versitygw
 
 test-slow-doubles: .venv/.ready versitygw chromium
 	$(PYTEST) -m slow $(DOUBLES)
+
+prove: .venv/.ready versitygw  ## Try to break the promise for half an hour; one page and one JSON of it. Options: PROVE="--minutes 60"
+	$(BIN)/python -m tests.prove $(PROVE)
 
 mutants: .venv-mutants/.ready  ## Does a test notice a wrong line of the protocol? Options: MUTANTS="--mutants 200"
 	.venv-mutants/bin/python tests/mutants/run.py $(MUTANTS)
