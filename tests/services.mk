@@ -132,6 +132,7 @@ test-hive-%: .venv/.ready versitygw
 	$(PYTEST) --lakehouse-hive=$* $(ON_HIVE)
 	$(PYTEST) --lakehouse-hive=$* --needs=hive -m needs tests/metastore
 	$(PYTEST) --lakehouse-hive=$* --needs=hive -m "not slow" tests/real/test_metastore_killed.py
+	$(PYTEST) --lakehouse-hive=$* -m "not slow" tests/real/test_certify.py -k every_promise
 	$(PYTEST) --lakehouse-hive=$* -m smaller_run tests/end_to_end tests/create_table
 
 # The same contract on the databases of production, SIGKILL of database and metastore, and what a database loses.

@@ -119,7 +119,7 @@ def run(spark: SparkSession, location: str, metastore_uri: str, hadoop: dict[str
     found["beside the mark of an abort"] = with_a_mark(spark, location, hadoop, seen)
     report = writer.compact(TABLE, where="dt = 'd1'", min_files=2)
     found["compacted"] = [len(report.partitions), seen()]
-    keeper = Maintenance(metastore_uri, config=TableWriterConfig(hadoop=hadoop))
+    keeper = Maintenance(metastore_uri, config=TableWriterConfig(hadoop=hadoop, progress="off"))
     keeper.rollback(f"default.{TABLE}", version=2)
     found["rolled back"] = seen()
     vacuumed = keeper.vacuum(f"default.{TABLE}", older_than=timedelta(0), force=True)
@@ -128,6 +128,8 @@ def run(spark: SparkSession, location: str, metastore_uri: str, hadoop: dict[str
     dataset = read_arrow(f"default.{TABLE}", metastore_uri=metastore_uri, config=TableWriterConfig(hadoop=hadoop))
     as_arrow = dataset.to_table(columns=["id", "amount", "dt"]).sort_by([("dt", "ascending"), ("id", "ascending")])
     found["as arrow"] = [list(row.values()) for row in as_arrow.to_pylist()]
+    certified = keeper.certify(f"{location.partition('/mart/')[0]}/proof", races=20, kills=2).proofs
+    found["not held"] = [f"{proof.promise}: {proof.message}" for proof in certified if proof.state != "held"]
     findings = writer.doctor(TABLE).findings
     found["wrong"] = [f"{one.check}: {one.message}" for one in findings if one.status not in ("ok", "note")]
     return found

@@ -33,6 +33,7 @@ def test_what_is_written_to_a_store_is_what_spark_reads_there(kind: str, wrong: 
     assert found["compacted"] == [1, found["appended in place"]]
     assert found["rolled back"] == found["after the vacuum"] == found["as arrow"] == found["overwritten"]
     assert found["vacuumed"] == [True, []]
+    assert found["not held"] == []
     assert [text.partition(":")[0] for text in found["wrong"]] == wrong, found["wrong"]
     assert found.get("in the mirror") == found.get("in the table")
     assert len(found.get("in the mirror", ())) == (3 if kind == "azurite" else 0)
