@@ -121,8 +121,8 @@ class TableWriter:
         is not in the DataFrame         is untouched                   is dropped if selected, else untouched
         ==============================  =============================  ======================================
 
-        All partitions switch in one metastore transaction. No file is deleted under a running query: replaced data
-        stays for the retention. A DataFrame that reads the table it overwrites works.
+        All partitions switch in one metastore transaction. Replaced data stays for the retention, so queries that run
+        go on. A DataFrame that reads the table it overwrites works.
 
         Parameters
         ----------

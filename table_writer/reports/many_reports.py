@@ -329,8 +329,9 @@ class ErasuresReport(ManyReport[OneReport], derived=("is_complete", "found_nothi
         due = [certificate.table for certificate in self._certificates if certificate.due]
         if due:
             hashes = " ".join(dict.fromkeys(certificate.predicate_sha256 for certificate in self._certificates))
-            names = " ".join(due)
-            yield f"run `table-writer vacuum {names}`: until then the objects are there, though no call reads them"
+            names = " ".join(certificate.table for certificate in self._certificates)
+            vacuum = f"`table-writer vacuum {' '.join(due)}`"
+            yield f"run {vacuum}: until then the objects are there, though no call reads them"
             yield f"then `table-writer erasure {names} --predicate-sha256 {hashes}` certifies that they are gone"
         yield from _passed_over(self.others_count)
         empty = [certificate.table for certificate in self._certificates if certificate.found_nothing]
