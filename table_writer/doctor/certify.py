@@ -9,10 +9,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import multiprocessing
 import platform
 import random
 import secrets
+import signal
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from table_writer.arrow.writer import ArrowWriter
@@ -58,6 +62,12 @@ RACES_AT_ONCE: Final = 4  # of 8 claims each
 ERASED: Final = "erased"  # begins the texts of the rows that are erased
 STOP_SECONDS: Final = 60.0  # how long a process may take to end its last call
 LAST_READS: Final = 3
+OURS: Final = "certification"  # the actor that this process is
+OF_A_PROMISE: Final = {  # the event without which a promise was not tried; of others: a publish
+    "what was refused is never seen": "refused",
+    "what is resolved stays": "settled",
+    "what is erased is gone": "gone",
+}
 STORES: Final = {"yes": HELD, "no": BROKEN, "failed": FAILED, "not tried": NOT_TRIED}
 Answer = TypeVar("Answer")
 
@@ -81,6 +91,10 @@ class _BrokenError(Exception):
     """A promise was broken; the text says how."""
 
 
+class _NotTriedError(Exception):
+    """Something could not be tried, or not to its end; the text says why."""
+
+
 def certify(
     location: str,
     config: TableWriterConfig,
@@ -94,6 +108,11 @@ def certify(
 
     The config has all settings of the store. Without services, and so without a metastore, the store alone is tried.
     """
+    is_a_child = multiprocessing.parent_process() is not None
+    if is_a_child or getattr(multiprocessing.current_process(), "_inheriting", False):  # it imports the main module
+        raise InvalidInputError('certify starts processes: call it below `if __name__ == "__main__":`')
+    if history:
+        _require_new(Path(history))
     place = Location.parse(location.rstrip("/") + "/")
     own_name = f"table_writer_certify_{secrets.token_hex(8)}"
     began_at = datetime.now(UTC)
@@ -125,6 +144,14 @@ def certify(
     )
 
 
+def _require_new(path: Path) -> None:
+    """Make the file of the history; refuse one that is there, or that cannot be written."""
+    try:
+        path.open("x").close()
+    except OSError as error:
+        raise InvalidInputError(f"history={str(path)!r}: {error.strerror}; name a new file") from error
+
+
 @dataclass
 class _Run:
     """One certification: what it has proven so far."""
@@ -150,7 +177,9 @@ class _Run:
             message = trial()
         except (_BrokenError, RefutedError) as broken:
             state, message = BROKEN, str(broken)
-        except TableWriterError as failure:
+        except pa.ArrowInvalid as corrupt:
+            state, message = BROKEN, f"a file that was written cannot be read: {corrupt}"
+        except (TableWriterError, OSError, _NotTriedError) as failure:
             state, message = FAILED, f"cannot be tried to its end: {failure}"
         seconds = time.monotonic() - began
         self.proofs.append(Proof(promise=promise, state=state, message=message, seconds=seconds))
@@ -177,6 +206,8 @@ class _Run:
             done = sum(many(partial(self._race, probe), range(count), threads=RACES_AT_ONCE))
             if done < count:
                 self.notes.append(f"the time was over after {done:,} of {count:,} races")
+            if not done:
+                raise _NotTriedError("the time was over before the first race")
             return f"{done:,} races of 8 claims each: one wins, and its bytes are there"
 
         try:
@@ -210,14 +241,15 @@ class _Run:
                 self._meet(name, _config_of(services), events)
                 self._judge(events)
         finally:
-            self._prove("nothing is left behind", lambda: self._cleaned(name, services))
+            with _uninterrupted():
+                self._prove("nothing is left behind", lambda: self._cleaned(name, services))
         return events
 
     def _meet(self, name: TableName, config: TableWriterConfig, events: list[Event]) -> None:
         """Let readers loop while writers are killed; then resolve what is in doubt, erase, and vacuum."""
         table = str(name)
         ours = Services.without_spark(None, config)
-        tell = partial(_told, events, "certification")
+        tell = partial(_told, events, OURS)
         with ArrowWriter(services=ours) as writer:
             opened = ours.open_table(name)
 
@@ -261,13 +293,20 @@ class _Run:
                     actor.kill()
                     killed += 1
                     current().advance()
+            _wait_for_publishes(events)
         faults = _faults(events)
         if faults:
             raise _BrokenError(f"a process has failed by a fault of this library: {faults}")
+        in_doubt = sum(event["event"] == "killed" for event in events)
+        if not in_doubt:
+            raise _NotTriedError("no writer was killed in the middle of a write")
+        _require_published(events)
+        failed_reads = [event["error"] for event in events if event["event"] == "read" and event["error"]]
+        if failed_reads:
+            self.notes.append(f"{counted(len(failed_reads), 'read')} failed, the first with {failed_reads[0]}")
         if killed < wanted:
             self.notes.append(f"the time was over after {killed:,} of {wanted:,} killed writers")
         counts = {kind: sum(event["event"] == kind for event in events) for kind in ("begin", "published", "read")}
-        in_doubt = sum(event["event"] == "killed" for event in events)
         return (
             f"{killed} writers killed, {in_doubt} of them in the middle of a write; {counts['begin']:,} writes begun,"
             f" {counts['published']:,} published, {counts['read']:,} reads"
@@ -276,15 +315,21 @@ class _Run:
     def _judge(self, events: Sequence[Event]) -> None:
         """Let the checker judge the history."""
         history, judgements = checker.judge(events)
+        kinds = {event["event"] for event in events}
         seen = f"{len(history.writes):,} writes, {len(history.reads):,} reads"
-        for judgement in judgements:
-            broken = judgement.broken
+        for promise, broken in judgements.items():
+            missing = OF_A_PROMISE.get(promise, "published") not in kinds or len(history.reads) < LAST_READS
+            state = BROKEN if broken else NOT_TRIED if missing else HELD
             message = f"{counted(len(broken), 'time')}: {few(broken, most=2)}" if broken else seen
-            self.proofs.append(Proof(promise=judgement.promise, state=BROKEN if broken else HELD, message=message))
+            self.proofs.append(Proof(promise=promise, state=state, message=message))
 
     def _cleaned(self, name: TableName, services: Services) -> str:
-        """Drop the table, and delete what is below the root."""
-        services.metastore.remove_table(name)
+        """Drop the table, and delete what is below the root, whichever of the two fails."""
+        left: list[str] = []
+        try:
+            services.metastore.remove_table(name)
+        except TableWriterError as failure:
+            left.append(f"table {name}, which cannot be dropped: {failure}")
         store = self.open_store()
         uploads = list(store.list_uploads(self.root.key))
         for upload in uploads:
@@ -292,9 +337,10 @@ class _Run:
         found = list(store.list(self.root.key))
         store.delete(found)
         self._delete_markers(store, [info.key for info in found])
-        left = [info.key for info in store.list(self.root.key)]
+        if any(store.list(self.root.key)):
+            left.append(f"objects below {self.root}")
         if left:
-            raise _BrokenError(f"{counted(len(left), 'object')} below {self.root} cannot be deleted: delete them")
+            raise _BrokenError(f"left behind, so delete it: {'; '.join(left)}")
         return f"{counted(len(found), 'object')} and {counted(len(uploads), 'upload')} were taken away"
 
     def _delete_markers(self, store: ObjectStore, keys: Sequence[str]) -> None:
@@ -306,6 +352,41 @@ class _Run:
         for directory in sorted(directories, key=len, reverse=True):
             with suppress(TableWriterError):  # it stays as an empty name
                 store.delete([directory])
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let a second Ctrl-C wait until all is taken away; other threads than the first get none."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _wait_for_publishes(events: Sequence[Event]) -> None:
+    """Wait until the writer that nobody kills has published one of each kind, or has had the time for it."""
+    ends = time.monotonic() + STOP_SECONDS
+    while _lacking(events) and time.monotonic() < ends:
+        time.sleep(0.2)
+
+
+def _lacking(events: Sequence[Event]) -> list[str]:
+    """Return the kinds of writes of which none was published, but by this process."""
+    told = list(events)
+    kinds = {event["write"]: event["kind"] for event in told if event["event"] == "begin"}
+    published = {kinds[event["write"]] for event in told if event["event"] == "published" and event["actor"] != OURS}
+    return sorted({"overwrite", "append"} - published)
+
+
+def _require_published(events: Sequence[Event]) -> None:
+    """Refuse to judge a history in which one kind of writes has never succeeded."""
+    if lacking := _lacking(events):
+        notes = [event["note"] for event in events if event.get("note")]
+        raise _NotTriedError(f"no {' and no '.join(lacking)} was published; {few(notes, most=1)}")
 
 
 def _made(table: Table, services: Services) -> str:
@@ -366,8 +447,15 @@ def _usual_seconds(events: Sequence[Event]) -> float:
     return statistics.median([event["t"] - began[event["write"]] for event in ended]) if ended else 1.0
 
 
+def _published(writer: ArrowWriter, table: str, tell: Callable[[Event], None], write: str, *partitions: str) -> None:
+    """Make one write; it is an error if it is not published."""
+    note = write_once(writer, table, tell, write, "overwrite", partitions)
+    if note:
+        raise _NotTriedError(f"write {write!r} was not published: {note}")
+
+
 def _first_rows(writer: ArrowWriter, table: str, tell: Callable[[Event], None]) -> str:
-    write_once(writer, table, tell, "first", "overwrite", [*OVERWRITTEN, APPENDED])
+    _published(writer, table, tell, "first", *OVERWRITTEN, APPENDED)
     return f"{len(OVERWRITTEN) + 1} partitions in one switch"
 
 
@@ -385,7 +473,7 @@ def _replaced(writer: ArrowWriter, opened: OpenTable, tell: Callable[[Event], No
     """Write rows with the text that is to go, replace them, and name for the next vacuum what holds them."""
     name = str(opened.table.name)
     for write in (ERASED, "clean"):
-        write_once(writer, name, tell, write, "overwrite", [OVERWRITTEN[0]])
+        _published(writer, name, tell, write, OVERWRITTEN[0])
     salt = secrets.token_hex(16)
     digest = hashlib.sha256(f"{salt}id LIKE '{ERASED}%'".encode()).hexdigest()
 
@@ -429,6 +517,16 @@ def _vacuumed(opened: OpenTable) -> str:
     if again.locations or uploads:
         left = f"{counted(len(again.locations), 'location')} and {counted(len(uploads), 'pending upload')}"
         raise _BrokenError(f"a vacuum has left {left}")
+    live = [Location.parse(found.location) for found in opened.metastore.get_all_partitions(opened.table).values()]
+    stale = [
+        info.key
+        for info in opened.store.list(opened.layout.all_data.key)
+        if not any(info.key.startswith(location.key) for location in live)
+    ]
+    if stale:
+        raise _BrokenError(
+            f"the store says that {counted(len(stale), 'object')} are deleted, and lists {few(stale, most=2)}"
+        )
     return f"{counted(len(done.locations), 'location')} deleted, and no upload is pending"
 
 
@@ -444,5 +542,7 @@ def _erased(opened: OpenTable, tell: Callable[[Event], None]) -> str:
     certificate = erasure_report(opened)
     if certificate.due:
         raise _BrokenError(f"{counted(certificate.due, 'object')} of {len(certificate.objects)} are there still")
-    remains = f"; NOT ERASED: {few(certificate.remarks)}" if certificate.remarks else ""
-    return f"gone: {counted(len(certificate.objects), 'object')}{remains}"
+    of_the_bucket = [remark for remark in certificate.remarks if remark.startswith("versioning")]
+    if len(of_the_bucket) < len(certificate.remarks):
+        raise _BrokenError(f"NOT ERASED: {few(certificate.remarks)}")
+    return "; ".join([f"gone: {counted(len(certificate.objects), 'object')}", *of_the_bucket])

@@ -16,12 +16,15 @@ import pyarrow as pa
 
 from table_writer.arrow.writer import ArrowWriter
 from table_writer.config import TableWriterConfig
-from table_writer.errors import OutcomeUnknownError, TableWriterError
+from table_writer.errors import LostResponseError, OutcomeUnknownError, PartlyPublishedError, TableWriterError
 from table_writer.read.dataset import read_arrow
+from table_writer.storage.object_store import SourceChangedError
 
 OVERWRITTEN: Final = ("o0", "o1", "o2", "o3")  # partitions
 APPENDED: Final = "a"  # a partition that nobody overwrites
 ROWS: Final = 3  # of a write in a partition
+BACK_OFF_SECONDS: Final = 0.5  # after a call that has failed
+UNKNOWN: Final = (OutcomeUnknownError, LostResponseError, PartlyPublishedError)  # it may be published, or in part
 START_SECONDS: Final = 60.0  # of a process
 Event = dict[str, Any]
 Tell = Callable[[Event], None]
@@ -33,30 +36,35 @@ def rows_of(write: str, partitions: Mapping[str, int]) -> pa.Table:
     return pa.table({"id": [text for text, _ in pairs], "part": [partition for _, partition in pairs]})
 
 
-def write_once(writer: ArrowWriter, table: str, tell: Tell, write: str, kind: str, partitions: Sequence[str]) -> None:
-    """Make one write, and tell how it began and ended; without an end its outcome is not known."""
+def write_once(writer: ArrowWriter, table: str, tell: Tell, write: str, kind: str, partitions: Sequence[str]) -> str:
+    """Make one write, and tell how it began and ended; returns why it was not published, empty if it was."""
     counts = dict.fromkeys(partitions, ROWS)
     tell({"event": "begin", "write": write, "kind": kind, "rows": counts})
     call = writer.overwrite_partitions if kind == "overwrite" else writer.append
     try:
         call(rows_of(write, counts), table)
-    except OutcomeUnknownError as unknown:
-        tell({"event": "unknown", "write": write, "note": str(unknown)})
-    except TableWriterError as refused:  # nothing is published, as each of them promises
-        tell({"event": "refused", "write": write, "note": f"{type(refused).__name__}: {refused.message}"})
+    except TableWriterError as error:  # but for some of them, each promises that nothing is published
+        outcome, note = (
+            "unknown" if isinstance(error, UNKNOWN) else "refused",
+            f"{type(error).__name__}: {error.message}",
+        )
     else:
-        tell({"event": "published", "write": write})
+        outcome, note = "published", ""
+    tell({"event": outcome, "write": write, "note": note})
+    return note
 
 
-def read_once(config: TableWriterConfig, table: str, tell: Tell) -> None:
-    """Read the table, and tell what was found."""
-    began, rows, error = time.monotonic(), dict[str, list[str]](), ""
+def read_once(config: TableWriterConfig, table: str, tell: Tell) -> str:
+    """Read the table, and tell what was found; returns why it could not be read, empty if it could."""
+    began, rows, error, is_missing = time.monotonic(), dict[str, list[str]](), "", False
     try:
         for row in read_arrow(table, config=config).to_table().to_pylist():
-            rows.setdefault(row["part"], []).append(row["id"])
+            rows.setdefault(row["part"], []).append(str(row["id"]))
     except (TableWriterError, OSError, pa.ArrowException) as failure:
         error = f"{type(failure).__name__}: {failure}"
-    tell({"event": "read", "began": began, "rows": {} if error else rows, "error": error})
+        is_missing = isinstance(failure, SourceChangedError | FileNotFoundError)
+    tell({"event": "read", "began": began, "rows": {} if error else rows, "error": error, "missing": is_missing})
+    return error
 
 
 def writes(config: TableWriterConfig, table: str, name: str, told: Connection) -> None:
@@ -69,14 +77,16 @@ def writes(config: TableWriterConfig, table: str, name: str, told: Connection) -
             appends = chance.random() < 0.4
             others = chance.sample(OVERWRITTEN, 1 if appends else 2)
             chosen = (APPENDED, *others) if appends else tuple(others)
-            write_once(writer, table, tell, f"{name}-{number}", "append" if appends else "overwrite", chosen)
+            if write_once(writer, table, tell, f"{name}-{number}", "append" if appends else "overwrite", chosen):
+                time.sleep(BACK_OFF_SECONDS)
 
 
 def reads(config: TableWriterConfig, table: str, name: str, told: Connection) -> None:
     """Read until somebody says stop."""
     with _telling(name, told) as tell:
         while not told.poll():
-            read_once(config, table, tell)
+            if read_once(config, table, tell):
+                time.sleep(BACK_OFF_SECONDS)
 
 
 @contextmanager

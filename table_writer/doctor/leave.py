@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
 from table_writer.protocol.table.open_table import OpenTable
-from table_writer.protocol.table.root_markers import DELTA_LOG, ICEBERG_MIRROR
-from table_writer.reports.leave_report import DELETE, STAYS, VACUUM, Holding, LeaveReport
+from table_writer.protocol.table.root_markers import DELTA_LOG, ICEBERG_MIRROR, is_own_delta_log
+from table_writer.reports.leave_report import DELETE, LOOK, STAYS, VACUUM, Holding, LeaveReport
 
 OWN: Final = "table_writer."  # begins the names of this library's table properties
 LIVE: Final = "rows that readers see"
@@ -19,14 +20,14 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {  # by the directory, or the file
     "owner.json": ("whose files these are", DELETE),
     "checkpoint.json": ("where the log is read from", DELETE),
     "names": ("names of writes that callers have given", DELETE),
-    "empty": ("placeholders", DELETE),
+    "empty": ("placeholders that no partition points to", VACUUM),
     "writes": ("registrations of writes at work", VACUUM),
     "staged": ("records of staged writes", VACUUM),
     "turns": ("turns of calls that have lost an attempt", VACUUM),
 }
 MIRRORS: Final = {DELTA_LOG: "the Delta mirror", ICEBERG_MIRROR: "the Iceberg mirror"}
-OTHER: Final = ("what no release of this library has put there", DELETE)
-FATES: Final = (STAYS, VACUUM, DELETE)
+OTHER: Final = ("what this library has not put there", LOOK)
+FATES: Final = (STAYS, LOOK, VACUUM, DELETE)
 
 
 def _directories(key: str) -> Iterator[str]:
@@ -39,6 +40,12 @@ def _directories(key: str) -> Iterator[str]:
 def look_at_holdings(opened: OpenTable) -> LeaveReport:
     """List what lies in the library's directory, and tell what readers need of it."""
     layout, store = opened.layout, opened.store
+    closed_for = opened.log.lister.read().closed_for
+    if closed_for:
+        raise InvalidInputError(
+            f"{opened.table.name} goes on as a table of {closed_for}, whose files these are now: nothing of it can go",
+            table=str(opened.table.name),
+        )
     now = opened.metastore.get_all_partitions(opened.table)
     found = (Location.parse_any(partition.location) for partition in now.values())
     inside = [location for location in found if location is not None and layout.own.contains(location)]
@@ -53,8 +60,9 @@ def look_at_holdings(opened: OpenTable) -> LeaveReport:
         sizes[kind] += info.size_bytes
     for directory, what in MIRRORS.items():
         place = layout.root.child(directory)
+        is_own = directory != DELTA_LOG or is_own_delta_log(store, layout.root)
         for info in store.list(place.key):
-            kind = (what, DELETE, str(place))
+            kind = (what, DELETE if is_own else LOOK, str(place))
             objects[kind] += 1
             sizes[kind] += info.size_bytes
     holdings = [
@@ -71,5 +79,6 @@ def look_at_holdings(opened: OpenTable) -> LeaveReport:
         staged=sum(1 for info in store.list(layout.all_staged.key) if info.key.endswith(".json")),
         pending_uploads=sum(1 for _ in store.list_uploads(layout.root.key)),
         in_doubt=tuple(sorted(in_doubt)),
+        recovered=tuple(sorted(opened.log.marks.listed("recovered"))),
         properties=tuple(sorted(name for name in opened.table.parameters if name.startswith(OWN))),
     )

@@ -13,6 +13,7 @@ from table_writer.reports.report import Report
 STAYS: Final = "stays"
 VACUUM: Final = "vacuum"
 DELETE: Final = "delete at last"
+LOOK: Final = "not ours"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +27,8 @@ class Holding:
     location
         Where it lies; the common directory of all that is of this kind.
     fate
-        ``"stays"``: readers need it; ``"vacuum"``: a vacuum deletes it; ``"delete at last"``: nothing but this library
-        needs it.
+        ``"stays"``: readers need it; ``"not ours"``: another tool has put it there; ``"vacuum"``: a vacuum deletes it;
+        ``"delete at last"``: nothing but this library needs it.
     objects, bytes
         How much it is.
     """
@@ -71,6 +72,8 @@ class LeaveReport(
         Uploads that nobody has completed: they are paid for until a vacuum aborts them.
     in_doubt
         Versions that ``recover`` has to resolve first.
+    recovered
+        Versions that a recovery has repeated: the metastore may still apply their own calls, up to two days later.
     properties
         Table properties of this library, which other tools ignore.
     """
@@ -82,6 +85,7 @@ class LeaveReport(
     elsewhere: int = 0
     pending_uploads: int = 0
     in_doubt: tuple[int, ...] = ()
+    recovered: tuple[int, ...] = ()
     properties: tuple[str, ...] = ()
 
     @property
@@ -104,6 +108,11 @@ class LeaveReport(
         if not self.is_ready:
             rest = f"`table-writer vacuum {self.table} --older-than 0 --force`"
             yield f"once no writer is at work, and no query that began before: {rest} deletes the rest"
+        if self.recovered:
+            yield (
+                f"version {few(self.recovered)} was recovered: its own call may still come, for two days. Keep the log"
+                " and the files until then"
+            )
         if self.partitions:
             yield (
                 f"{counted(self.partitions, 'partition')} point into the directory of this library, where every engine"

@@ -69,7 +69,7 @@ BROKEN: dict[str, tuple[str, list[Event]]] = {
     "rows that were refused": ("what was refused is never seen", [read(12, 12.5, p=of("two"))]),
     "a file that is missing": (
         "no live file is deleted",
-        [{"event": "read", "began": 17, "t": 17.5, "rows": {}, "error": "FileNotFoundError"}],
+        [{"event": "read", "began": 17, "t": 17.5, "rows": {}, "error": "FileNotFoundError", "missing": True}],
     ),
     "other rows after the end": ("what is resolved stays", [read(21, 22, p=of("dead"))]),
     "a trace of what was erased": (
@@ -79,9 +79,66 @@ BROKEN: dict[str, tuple[str, list[Event]]] = {
 }
 
 
+ONE = [begin(1, "one"), end(2, "one")]
+DEAD = [begin(3, "dead"), end(3.5, "dead", "killed")]
+ADD = [begin(3, "add", "append"), end(3.5, "add", "killed")]
+TWO = {"p": 2, "q": 2}
+BOTH = [begin(1, "one", **TWO), end(2, "one")]
+
+OF_UNKNOWN_OUTCOME: dict[str, list[Event]] = {
+    "a killed overwrite, and then older rows": [*ONE, *DEAD, read(4, 5, p=of("dead")), read(6, 7, p=of("one"))],
+    "a killed overwrite comes back": [
+        *(*ONE, *DEAD, read(4, 5, p=of("dead")), begin(6, "w"), end(7, "w")),
+        *(read(8, 9, p=of("w")), read(10, 11, p=of("dead"))),
+    ],
+    "two overwrites take turns": [
+        *(begin(1, "a"), begin(2, "b"), end(5, "a"), end(6, "b")),
+        *(read(7, 8, p=of("a")), read(9, 10, p=of("b")), read(11, 12, p=of("a"))),
+    ],
+    "a killed append goes again": [*ONE, *ADD, read(4, 5, p=of("one", "add")), read(6, 7, p=of("one"))],
+    "an append on two bases": [
+        *(*ONE, begin(3, "add", "append"), begin(3.1, "o"), end(6, "add"), read(4, 5, p=of("one", "add"))),
+        *(end(8, "o"), read(9, 10, p=of("o", "add"))),
+    ],
+    "half of a killed write at rest": [
+        *(*BOTH, begin(3, "dead", **TWO), end(3.5, "dead", "killed"), {"event": "settled", "t": 5}),
+        *(read(6, 7, p=of("dead"), q=of("one")), read(8, 9, p=of("dead"), q=of("one"))),
+    ],
+    "two writes of two partitions, each in one, at rest": [
+        *(begin(1, "x", **TWO), begin(1, "y", **TWO), end(3, "x"), end(3, "y"), {"event": "settled", "t": 5}),
+        read(6, 7, p=of("x"), q=of("y")),
+    ],
+    "rows in a partition that no write names": [*ONE, read(3, 4, p=of("one"), z=["nobody/0"])],
+}
+HONEST_AND_ODD: dict[str, list[Event]] = {
+    "told at the moment of a read": [*ONE, begin(3, "w"), end(4, "w"), read(4, 5, p=of("one"))],
+    "a metastore that does not answer": [
+        *ONE,
+        {"event": "read", "began": 3, "t": 4, "rows": {}, "error": "MetastoreError: timed out"},
+    ],
+    "finished late, after another has begun": [
+        *(*ONE, *DEAD, begin(4, "w"), read(5, 6, p=of("dead")), end(7, "w"), read(8, 9, p=of("w")))
+    ],
+    "finished late, over another": [
+        *(*ONE, begin(3, "dead"), begin(4, "w"), end(5, "w"), read(5.5, 5.6, p=of("w")), read(8, 9, p=of("dead")))
+    ],
+    "an append is lost under an overwrite at the same time": [
+        *(*ONE, begin(3, "add", "append"), begin(3.1, "o"), end(4, "add"), read(4.1, 4.2, p=of("one", "add"))),
+        *(end(5, "o"), read(6, 7, p=of("o"))),
+    ],
+    "a long read beside a short one": [
+        *(*ONE, begin(3, "w"), read(3.1, 9, p=of("one")), read(4, 5, p=of("w")), end(4.5, "w"))
+    ],
+    "partitions that switch one by one": [
+        *(*BOTH, begin(3, "w", **TWO), read(4, 5, p=of("w"), q=of("one")), read(5.1, 6, p=of("w"), q=of("one"))),
+        *(end(7, "w"), read(8, 9, p=of("w"), q=of("w"))),
+    ],
+}
+
+
 def judged(events: Sequence[Event]) -> dict[str, list[str]]:
     _, judgements = checker.judge(events)
-    return {judgement.promise: list(judgement.broken) for judgement in judgements if judgement.broken}
+    return {promise: broken for promise, broken in judgements.items() if broken}
 
 
 def test_an_honest_history_holds() -> None:
@@ -97,6 +154,23 @@ def test_what_breaks_a_promise_is_called_by_its_name(how: str) -> None:
 
 def test_every_promise_can_be_broken() -> None:
     assert {promise for promise, _ in BROKEN.values()} == checker.CHECKS.keys()
+
+
+@pytest.mark.parametrize("how", OF_UNKNOWN_OUTCOME)
+def test_what_was_seen_counts_whoever_was_told(how: str) -> None:
+    assert judged(OF_UNKNOWN_OUTCOME[how])
+
+
+@pytest.mark.parametrize("how", HONEST_AND_ODD)
+def test_what_an_honest_table_may_show_is_not_called_broken(how: str) -> None:
+    assert judged(HONEST_AND_ODD[how]) == {}
+
+
+def test_no_other_words_are_taken_for_events(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Published"):
+        checker.judge([*ONE, end(3, "one", "Published")])
+    (tmp_path / "empty.jsonl").write_text("")
+    assert checker.main([str(tmp_path / "empty.jsonl")]) == 2
 
 
 @pytest.mark.parametrize("missing", [event["write"] for event in HONEST if event["event"] == "published"])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from table_writer.config import TableWriterConfig
 from table_writer.doctor.leave import look_at_holdings
+from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
 from table_writer.reports.leave_report import LeaveReport
+from tests.mirrors.world import MirroredWorld
 from tests.publish.world import World
 
 
@@ -38,3 +42,27 @@ def test_every_object_is_told_and_what_can_go_is_needed_by_no_reader() -> None:
     assert world.rows() == before
     assert by_fate(looked_at(world)) == {"stays": 2}
     assert looked_at(world).is_ready
+
+
+def test_a_table_that_goes_on_as_another_has_nothing_that_can_go() -> None:
+    world = MirroredWorld(config=TableWriterConfig(progress="off", mirrors=["delta"]))
+    world.write({"d1": frozenset({1})})
+    assert "the Delta mirror" in {holding.what for holding in looked_at(world).holdings}
+    world.keeper.handover(str(world.name), to="delta")
+    with pytest.raises(InvalidInputError, match="goes on as a table of delta"):
+        looked_at(world)
+
+
+def test_what_others_have_put_there_is_not_ours_and_placeholders_are_not_named_for_deletion() -> None:
+    world = World(config=TableWriterConfig(progress="off"))
+    world.write({"d1": frozenset({1}), "d2": frozenset({2})})
+    world.store.put(f"{world.layout.own.key}odd/file", b"x")
+    world.store.put(f"{world.layout.root.key}_delta_log/00000000000000000000.json", b'{"protocol": {}}')
+    placeholder = world.layout.placeholder("w", ("d3",))
+    world.pointed_by_another_tool("d3", str(placeholder))
+    world.store.put(f"{placeholder.key}part-0", b"[3]")
+    fates = {holding.location: holding.fate for holding in looked_at(world).holdings}
+    assert fates[f"{world.layout.own}odd"] == "not ours"
+    assert fates[f"{world.layout.root}_delta_log/"] == "not ours"
+    assert fates[str(world.layout.all_placeholders).rstrip("/")] == "stays"
+    assert not any(place.endswith(("empty", "data")) for place, fate in fates.items() if fate == "delete at last")
