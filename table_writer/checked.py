@@ -26,7 +26,7 @@ MAX_SHOWN: Final = 10**18
 SLIP: Final = 0.8  # the similarity of a name to its misspelling
 HARMFUL: Final = frozenset(
     (
-        *("accept_loss", "abort", "adopt", "all", "discard", "drop", "force", "handover"),
+        *("accept_loss", "abort", "adopt", "all", "discard", "drop", "erase", "force", "handover"),
         *("overwrite_table", "publish", "recover", "replace", "restore", "rollback", "vacuum", "yes"),
     )
 )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from table_writer.reports.staged_report import StagedDetail, StagedReport
     from table_writer.reports.vacuum_reports import DiscardReport, UploadsReport, VacuumReport
     from table_writer.reports.write_result import WriteResult
+    from table_writer.spark.session import SparkSession
 
 OF_SPARK: Final = (
     *(mode.value for mode in WriteMode),
@@ -538,7 +538,7 @@ class Maintenance:
         where: str,
         tables: Collection[str] | None = None,
         *,
-        spark: Any = None,
+        spark: SparkSession | Mapping[str, str] | None = None,
         database: str | Collection[str] | None = None,
         salt: str = "",
         dry_run: bool = False,
@@ -598,8 +598,7 @@ class Maintenance:
         from table_writer.spark.session import a_session
 
         choice = choose(self._services.metastore, tables, database)  # a wrong call starts no Spark
-        starts = spark is None or isinstance(spark, Mapping)
-        with a_session(self._services.config, spark) if starts else nullcontext(spark) as session:
+        with a_session(self._services.config, spark) as session:
             services = self._services
             if not isinstance(services, SessionServices):
                 services = SessionServices(session, services.config)
@@ -1300,6 +1299,10 @@ def __getattr__(name: str) -> Any:
         from table_writer.protocol.table.services import Services
 
         return Services
+    if name == "SparkSession":
+        from table_writer.spark.session import SparkSession
+
+        return SparkSession
     if name == "TableWriterConfig":
         from table_writer.config import TableWriterConfig
 

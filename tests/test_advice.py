@@ -176,7 +176,7 @@ def faults_of_commands(text: str) -> Iterator[str]:
     allowed = set().union(*(options(known[name]) for name in named if name in known))
     if not allowed:
         allowed = set().union(*map(options, known.values()))
-    for option in re.findall(r"(?<![\w`-])(--[a-z][a-z-]+)", text):
+    for option in re.findall(r"(?<![\w`-])(--[a-z][a-z0-9-]+)", text):
         if option not in allowed | OF_OTHER_TOOLS:
             yield f"option {option} of {' or '.join(named) or 'any command'}"
     for command in re.findall(r"`table-writer ([^`]*)`", text):

@@ -142,6 +142,7 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {  # by annotation, what may be use
     "Mapping[str, str | Column]": frozenset({"dict"}),
     "Mapping[str, str | Column] | None": frozenset({"dict", "None"}),
     "SparkSession": frozenset({"session"}),
+    "SparkSession | Mapping[str, str] | None": frozenset({"session", "dict", "None"}),
     "S3Overrides": frozenset(),
     "GlueSettings": frozenset(),
     "MetastoreKind | None": frozenset({"None"}),
@@ -160,6 +161,7 @@ GOOD: Final[Mapping[str, Any]] = {  # for the parameters beside the one that is 
     "batch": Frame(),
     "schema": SCHEMA,
     "table": T,
+    "location": "hdfs://lake/proof",  # of no store that is known: nothing is begun there
     "write_id": "w1",
     "version": 1,
     "from_version": 0,
@@ -322,7 +324,11 @@ EVERY_PARAMETER: Final = [(name, parameter) for name in CALLS for parameter in p
 @pytest.mark.parametrize(("name", "parameter"), EVERY_PARAMETER, ids=[f"{one}-{two}" for one, two in EVERY_PARAMETER])
 def test_a_value_is_used_or_refused_by_the_name_of_its_parameter(name: str, parameter: str) -> None:
     right = RIGHT[parameters(name)[parameter]]
-    starts = name in {"lakehouse", "TableWriter"}  # a right value would start a Spark, or look for one
+    starts = name in {
+        "lakehouse",
+        "TableWriter",
+        "Maintenance.erase_many",
+    }  # a right value would start a Spark, or look for one
     for kind, value in VALUES.items():
         attempt = partial(call, name, parameter, value)
         if kind not in right:

@@ -366,6 +366,7 @@ LOCAL_TO_A_CALL = {
     "progress.py": "asked only by the process that made it",
     "metastore/connection.py": "of a line, which a process holds",
     "storage/s3/credentials.py": "of a client, which a process holds",
+    "doctor/certify_actors.py": "of one certification, which is refused in a child",
     "many/round.py": "the event of one call; a fork in the middle of it has none of its threads",
 }
 """Where locks, events, pools and threads are made without a PerProcess, and why a fork does them no harm."""

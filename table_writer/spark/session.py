@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession as SparkSession  # noqa: PLC0414  # for annotations where Spark is at work
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError
@@ -23,19 +23,22 @@ S3A: Final = {"endpoint_url": "fs.s3a.endpoint", "region": "fs.s3a.endpoint.regi
 
 
 @contextmanager
-def a_session(config: TableWriterConfig, spark_conf: Mapping[str, str] | None) -> Iterator[SparkSession]:
-    """Yield the session of this process; where there is none, start one with these settings, and stop it at the end.
+def a_session(config: TableWriterConfig, spark: SparkSession | Mapping[str, str] | None) -> Iterator[SparkSession]:
+    """Yield the session that is given, or that of this process; else start one with settings, and stop it at the end.
 
     What ``spark-submit`` has been given holds as well: started by it, the session runs on its cluster. Refused are
     settings where a session is there already: they would change it, or nothing.
     """
+    if spark is not None and not isinstance(spark, Mapping):
+        yield spark
+        return
     is_there = SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None  # noqa: SLF001
     if is_there:
-        if spark_conf:
+        if spark:
             raise InvalidInputError("a Spark session is at work in this process: give it, or leave its settings out")
         yield SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
         return
-    given = spark_conf or {}
+    given = spark or {}
     builder = SparkSession.builder.appName("table-writer").enableHiveSupport()
     for name, value in {**given, **_settings(config)}.items():  # metastore and stores are those of the call
         builder = builder.config(name, value)

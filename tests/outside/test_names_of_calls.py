@@ -22,7 +22,14 @@ from table_writer.maintenance import OF_SPARK
 from table_writer.model.write_mode import WriteMode
 
 MILDEST_FIRST = ["create_partitions", "append", "overwrite_partitions", "overwrite_table"]
-ON_SEVERAL = {"recover_many": "recover", "vacuum_many": "vacuum", "staged_write": "staged", "examine_store": "doctor"}
+ON_SEVERAL = {
+    "recover_many": "recover",
+    "vacuum_many": "vacuum",
+    "erase_many": "erase",
+    "erasure_many": "erasure",
+    "staged_write": "staged",
+    "examine_store": "doctor",
+}
 """Calls whose command is another one's, with more or fewer arguments."""
 
 

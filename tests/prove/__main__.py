@@ -18,7 +18,6 @@ def main(words: list[str]) -> int:
     options.add_argument("--only", choices=list(PARTS), action="append", help="one part, or several")
     options.add_argument("--directory", type=Path, default=Path("build/proof"))
     chosen = options.parse_args(words)
-    logging.disable(logging.CRITICAL)
     chosen.directory.mkdir(parents=True, exist_ok=True)
     began, parts = time.monotonic(), []
     for part in tried(Extents(60 * chosen.minutes, chosen.directory), chosen.only or list(PARTS)):
@@ -31,4 +30,5 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
     sys.exit(main(sys.argv[1:]))
