@@ -638,8 +638,8 @@ class Maintenance:
 
         Examples
         --------
-        >>> keeper.erasure_many(database="mart", predicate_sha256="0" * 64).found_nothing
-        True
+        >>> keeper.erasure_many(database="mart", predicate_sha256="0" * 64).results
+        ()
         """
         from table_writer.many.erase import certify
         from table_writer.many.round import Round, choose
