@@ -18,6 +18,14 @@ def test_a_call_ends_with_an_answer_or_with_an_error_of_this_library(name: str, 
     assert attacked(name, seed) == ""
 
 
+FOUND = [("an Iceberg mirror", 100_001), ("S3", 100_032), ("a Delta mirror", 100_089), ("an Iceberg mirror", 100_194)]
+
+
+@pytest.mark.parametrize(("name", "seed"), FOUND)
+def test_what_an_hour_has_found_is_found_no_more(name: str, seed: int) -> None:
+    assert attacked(name, seed) == ""
+
+
 @pytest.mark.slow
 def test_new_seeds_find_nothing() -> None:
     counts, faults = run(SECONDS_OF_A_NIGHT, int(time.time()))

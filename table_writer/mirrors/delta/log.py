@@ -272,7 +272,7 @@ def _after(snapshot: Snapshot, number: int, actions: list[Action]) -> Snapshot |
     """Return what readers find after actions, ``None`` if these are not as the protocol has them."""
     try:
         after = snapshot.after(number, actions)
-        _ = after.log_id
+        _ = after.log_id, after.names
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         logger.warning("actions of commit %d below %s cannot be read: %r", number, snapshot.root, error)
         return None

@@ -37,7 +37,7 @@ from table_writer.mirrors.mirror import (
     noted_version,
 )
 from table_writer.model.location import Location
-from table_writer.storage.footers import other_spellings
+from table_writer.storage.footers import Names, other_spellings
 
 FileKey = tuple[str, str]  # the path as it is spelled, and the deletion vector that belongs to it
 OWN_ENGINE: Final = ENGINE.partition("/")[0] + "/"
@@ -174,8 +174,12 @@ class Snapshot:
 
     def respells(self, table: MirroredTable) -> bool:
         """Return whether columns are spelled otherwise than when its files were taken up."""
-        fields = json.loads(self.metadata.get("schemaString", "{}")).get("fields", ())
-        return any(other_spellings(names_in_fields(table.fields), names_in_fields(fields)))
+        return any(other_spellings(names_in_fields(table.fields), self.names))
+
+    @property
+    def names(self) -> Names:
+        """Return the names of its columns, and of those inside them."""
+        return names_in_fields(json.loads(self.metadata.get("schemaString", "{}")).get("fields", ()))
 
     def changed(self, change: MirrorChange) -> tuple[Action, ...]:
         """Return the actions that make a change of this; none if there is nothing to change."""

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pyiceberg.exceptions import ValidationError
+from pyiceberg.exceptions import ResolveError, ValidationError
 from pyiceberg.manifest import ManifestEntry, ManifestFile, read_manifest_list, write_manifest, write_manifest_list
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -23,7 +23,7 @@ FORMAT_VERSION: Final = 2
 COMPRESSION: Final = "deflate"  # of manifests: what every reader has
 UNREADABLE: Final = (  # what pyiceberg raises of a file that is cut off or no Avro
     *(FileNotFoundError, ValidationError, ValueError, EOFError, KeyError, IndexError, TypeError),
-    *(AssertionError, OverflowError, AttributeError, NotImplementedError, zlib.error),
+    *(AssertionError, OverflowError, AttributeError, NotImplementedError, SystemError, ResolveError, zlib.error),
 )
 
 

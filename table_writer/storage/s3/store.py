@@ -38,6 +38,7 @@ from table_writer.storage.object_store import (
 )
 from table_writer.storage.remote import COPY_THREADS, MAY_BE_STORED, READ_ATTEMPTS, RemoteStore
 from table_writer.storage.s3.causes import (
+    UnreadableAnswerError,
     error_code,
     http_status,
     is_of_checksums,
@@ -122,7 +123,7 @@ class S3Store(RemoteStore["S3Client"]):
             require_gettable(where, answer.get("ContentLength", 0))
             _require_end(answer, where)
             try:
-                body = answer["Body"].read(MAX_GET_BYTES + 1 if "ContentLength" not in answer else None)
+                body = _body_of(answer, MAX_GET_BYTES + 1 if "ContentLength" not in answer else None)
             except BotoCoreError as error:  # the connection broke in the middle; botocore retries only up to headers
                 failure = storage_error(error, self._settings.bucket, key)
                 failure.__cause__ = error
@@ -141,7 +142,7 @@ class S3Store(RemoteStore["S3Client"]):
         where = self._where(source.key)
         for _ in self._attempts(READ_ATTEMPTS):
             try:
-                body = self.client.get_object(**self._bucket, Key=source.key, **wanted)["Body"].read()
+                body = _body_of(self.client.get_object(**self._bucket, Key=source.key, **wanted))
             except ClientError as error:
                 if error_code(error) in GONE_OR_OTHER:
                     raise source_changed(where) from error
@@ -318,6 +319,14 @@ class S3Store(RemoteStore["S3Client"]):
 
     def _count(self, event_name: str, **_: object) -> None:
         self._counter.add(event_name.rpartition(".")[2])
+
+
+def _body_of(answer: Any, most_bytes: int | None = None) -> bytes:
+    """Read the body of an answer; a length that no body has is an answer that cannot be read."""
+    try:
+        return bytes(answer["Body"].read(most_bytes))
+    except OverflowError as error:
+        raise UnreadableAnswerError(operation="GetObject", reason=f"its length: {error}") from error
 
 
 def _require_end(answer: Mapping[str, Any], where: str) -> None:
