@@ -275,7 +275,7 @@ class MemoryMetastore:
 
     def statistics(self, name: TableName) -> dict[PartitionValues, dict[str, ColumnDescription]]:
         """What is kept now, without a call."""
-        return {values: dict(one) for values, one in self._statistics.get(name, {}).items() if one}
+        return {values: dict(columns) for values, columns in self._statistics.get(name, {}).items() if columns}
 
     def put_statistics(self, name: TableName, values: PartitionValues, one: Mapping[str, ColumnDescription]) -> None:
         """Set the statistics of a partition as another tool would; a server marks them as accurate."""
@@ -296,7 +296,7 @@ class MemoryMetastore:
         with self._call("differing_statistics", "get_partitions_statistics_req", calls=calls):
             wanted = {values: column_descriptions(table, figures) for values, figures in expected.items()}
             found = self.statistics(table.name)
-            return [values for values, one in found.items() if values in wanted and one != wanted[values]]
+            return [values for values, columns in found.items() if values in wanted and columns != wanted[values]]
 
     @may_come_late
     def set_statistics(
@@ -309,11 +309,11 @@ class MemoryMetastore:
         validate_values(table, list(figures))
         with self._call("set_statistics", "set_aggr_stats_for", before_send=before_send):
             there = self._of(table.name) if table.partition_columns else {WHOLE_TABLE: None}
-            for values, one in figures.items():
+            for values, column_figures in figures.items():
                 if values not in there:
                     raise MetastoreError(f"partition {values} of {table.name} does not exist: NoSuchObjectException")
-                if of_one := column_descriptions(table, one):
-                    self.put_statistics(table.name, values, of_one)
+                if described := column_descriptions(table, column_figures):
+                    self.put_statistics(table.name, values, described)
 
     @may_come_late
     def drop_statistics(
@@ -351,18 +351,18 @@ class MemoryMetastore:
         read = [_table_read(change) for change in changes]
         method, name = "alter_table_with_environment_context", table.name
         with self._call("alter_partitions", method, calls=len(read), before_send=before_send):
-            for one, change in zip(read, changes, strict=True):
+            for table_read, change in zip(read, changes, strict=True):
                 parameters = whole_table_parameters(change)
                 expected = expectation(change.partition.parameters, parameters)
                 self._of(name)
                 if self.compares and not self._tables[name].parameters.items() >= expected.items():
                     raise table_was_changed(name, self.uri)
                 self._tables[name] = replace(
-                    one,
+                    table_read,
                     location=_with_slash(change.location),
                     hive_location="",
-                    columns=one.columns if change.columns is None else change.columns,
-                    serde_parameters=moved_serde_parameters(one.serde_parameters, change.location.rstrip("/")),
+                    columns=table_read.columns if change.columns is None else change.columns,
+                    serde_parameters=moved_serde_parameters(table_read.serde_parameters, change.location.rstrip("/")),
                     parameters={**_ddl_time(), **parameters},
                 )
 
