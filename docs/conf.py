@@ -22,7 +22,7 @@ release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
 exclude_patterns = ["_build"]
 myst_heading_anchors = 3
-nitpicky = False
+nitpicky = True
 
 html_theme = "furo"
 html_title = f"table_writer {release.partition('+')[0]}"  # without the commit

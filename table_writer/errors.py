@@ -16,7 +16,7 @@
     │   └── LostResponseError       the call was sent and no answer came: it may have been applied
     └── OutcomeUnknownError    do not retry, do not delete: ``TableWriter.recover(TABLE)``
 
-Handlers choose by class, machines by :attr:`TableWriterError.code`, people by the message, which names
+Handlers choose by class, machines by ``error.code``, people by the message, which names
 the table, the ``write_id`` and the next action.
 """
 

@@ -222,7 +222,7 @@ MEANINGS: Final[Mapping[ExitCode, str]] = {
     ExitCode.CONFLICT: "somebody else published the same partitions; nothing changed",
     ExitCode.FAILED: "storage or metastore failed; what was not done can be tried again",
     ExitCode.UNKNOWN: "it is not known whether it took effect: run `table-writer recover TABLE`",
-    ExitCode.INTERRUPTED: "Ctrl-C, or the question was not answered with yes",
+    ExitCode.INTERRUPTED: "Ctrl-C or SIGTERM, or the question was not answered with yes",
 }
 
 EXIT_CODES: Final[Mapping[type[BaseException], ExitCode]] = {

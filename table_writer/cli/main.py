@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import signal
 import sys
 import traceback
 from argparse import Namespace
@@ -19,6 +20,7 @@ from table_writer.cli.commands import BY_NAME, Command, exit_code, facts, parse
 from table_writer.cli.configuration import Redaction, read_configuration
 from table_writer.errors import TableWriterError, printable
 from table_writer.maintenance import Maintenance
+from table_writer.signals import handled, interrupt
 
 YES: Final = frozenset({"y", "yes"})
 
@@ -40,7 +42,7 @@ def main(argv: Sequence[str] | None = None, *, make_maintenance: Callable[..., M
     Returns
     -------
     int
-        One of :class:`~table_writer.cli.arguments.ExitCode`.
+        One of ``ExitCode``.
 
     Examples
     --------
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None, *, make_maintenance: Callable[..., M
         return int(done.code or 0)
     output = Output(as_json=arguments.json, verbose=arguments.verbose)
     try:
-        with output.logging():
+        with handled(interrupt, signal.SIGTERM), output.logging():
             return _run(BY_NAME[arguments.command], arguments, output, make_maintenance)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # a traceback helps nobody at a prompt
         output.error(error, _facts(error, arguments.table))

@@ -15,7 +15,6 @@ import random
 import secrets
 import signal
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -50,6 +49,7 @@ from table_writer.protocol.vacuum.remover import FoundLocation
 from table_writer.protocol.vacuum.sweep import ChosenLocations, Vacuum
 from table_writer.reports.certification_report import BROKEN, FAILED, HELD, NOT_TRIED, CertificationReport, Proof
 from table_writer.reports.listeners import show_progress
+from table_writer.signals import ENDING, handled
 from table_writer.storage.kinds import kind_of, settings_for
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many, open_store
 from table_writer.storage.proof import Probe, RefutedError, probe_below, race, try_store
@@ -241,7 +241,7 @@ class _Run:
                 self._meet(name, _config_of(services), events)
                 self._judge(events)
         finally:
-            with _uninterrupted():
+            with handled(signal.SIG_IGN, *ENDING):  # a second Ctrl-C waits until all is taken away
                 self._prove("nothing is left behind", lambda: self._cleaned(name, services))
         return events
 
@@ -352,19 +352,6 @@ class _Run:
         for directory in sorted(directories, key=len, reverse=True):
             with suppress(TableWriterError):  # it stays as an empty name
                 store.delete([directory])
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Let a second Ctrl-C wait until all is taken away; other threads than the first get none."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _wait_for_publishes(events: Sequence[Event]) -> None:

@@ -65,7 +65,7 @@ def read_arrow(
         Which partitions, by their columns alone: filters in the form that pyarrow and pandas know, ``[("dt", ">=",
         "2024-01-01"), ("country", "in", ["de", "fr"])]``, or a list of such lists, of which one is to be true. They are
         decided as in Spark: NaN equals NaN and is above all numbers, and comparisons with null are not true, ``not in``
-        neither. Or a :class:`pyarrow.compute.Expression`, which pyarrow decides: to it NaN equals nothing, and null is
+        neither. Or a ``pyarrow.compute.Expression``, which pyarrow decides: to it NaN equals nothing, and null is
         in no list, so that ``~field.isin(…)`` is true of it. It is no SQL, since no Spark is there to read it. Default:
         all partitions.
     metastore_uri, config

@@ -271,7 +271,7 @@ class ErasuresReport(ManyReport[OneReport], derived=("is_complete", "found_nothi
     Parameters
     ----------
     results
-        By name of the table: its :class:`ErasureReport`, of a dry run its :class:`RowsPlan`, or its error.
+        By name of the table: its ``ErasureReport``, of a dry run its ``RowsPlan``, or its error.
     passed_over
         Tables that hold no such rows as they have no such columns, by name with the reason.
     not_looked_through

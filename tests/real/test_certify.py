@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from table_writer.cli.arguments import ExitCode
 from table_writer.cli.main import main
 from table_writer.config import TableWriterConfig
 from table_writer.doctor import checker
@@ -214,20 +215,36 @@ def test_a_script_without_a_guard_is_refused_before_its_processes_run_it_again(
     assert left_behind(s3_server) == []
 
 
-def test_ctrl_c_takes_everything_away(
-    s3_server: S3Server, metastore_server: MetastoreServer, address: Address, place: str
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
+def test_ctrl_c_and_the_command_s_sigterm_take_everything_away(
+    how: signal.Signals,
+    s3_server: S3Server,
+    metastore_server: MetastoreServer,
+    address: Address,
+    place: str,
+    tmp_path: Path,
 ) -> None:
     given = json.dumps([place, dict(s3_server.hadoop_settings()), metastore_server.uri, DATABASE])
-    command = [sys.executable, "-c", CERTIFIES, given]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path.cwd(), env={**os.environ}) as process:
+    command, code = [sys.executable, "-c", CERTIFIES, given], -signal.SIGINT
+    if how == signal.SIGTERM:
+        properties = "".join(
+            f"<property><name>{key}</name><value>{value}</value></property>"
+            for key, value in s3_server.hadoop_settings().items()
+        )
+        (tmp_path / "core-site.xml").write_text(f"<configuration>{properties}</configuration>")
+        words = f"certify {place} --metastore-uri {metastore_server.uri} --database {DATABASE} --races 1"
+        command, code = [sys.executable, "-m", "table_writer", *words.split()], ExitCode.INTERRUPTED
+    environment = {**os.environ, "HADOOP_CONF_DIR": str(tmp_path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path.cwd(), env=environment) as process:
         deadline = time.monotonic() + 120
         while not tables_of(address):
             assert time.monotonic() < deadline
             assert process.poll() is None, process.communicate()[1]
             time.sleep(0.2)
         time.sleep(3)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(how)
         process.communicate(timeout=60)
+    assert process.returncode == code
     assert tables_of(address) == []
     left = [key for key in left_behind(s3_server) if not key.endswith("/")]  # a late call makes a directory
     assert left == []

@@ -134,7 +134,7 @@ class VacuumOperator(_TablesOperator):
     dry_run
         Change nothing; the report says what would be deleted.
     **kwargs
-        ``conn_id`` and ``settings`` of :class:`TableWriterOperator`, and those of every Airflow operator.
+        ``conn_id`` and ``settings`` of ``TableWriterOperator``, and those of every Airflow operator.
 
     Examples
     --------
@@ -176,7 +176,7 @@ class RecoverOperator(_TablesOperator):
     dry_run
         Change nothing; the task fails if something is in doubt.
     **kwargs
-        ``conn_id`` and ``settings`` of :class:`TableWriterOperator`, and those of every Airflow operator.
+        ``conn_id`` and ``settings`` of ``TableWriterOperator``, and those of every Airflow operator.
 
     Examples
     --------
@@ -208,7 +208,7 @@ class PublishOperator(TableWriterOperator):
     dry_run
         Change nothing; the task fails if something is in the way.
     **kwargs
-        ``conn_id`` and ``settings`` of :class:`TableWriterOperator`, and those of every Airflow operator.
+        ``conn_id`` and ``settings`` of ``TableWriterOperator``, and those of every Airflow operator.
 
     Examples
     --------
@@ -249,7 +249,7 @@ class RollbackOperator(TableWriterOperator):
     dry_run
         Change nothing; the report says what would be put back.
     **kwargs
-        ``conn_id`` and ``settings`` of :class:`TableWriterOperator`, and those of every Airflow operator.
+        ``conn_id`` and ``settings`` of ``TableWriterOperator``, and those of every Airflow operator.
 
     Examples
     --------

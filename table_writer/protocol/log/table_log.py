@@ -79,7 +79,7 @@ class TableLog:
         """Read what is to be done, however long the log is: what a vacuum has folded, and the records after that.
 
         Where there is no fold, or it must not be believed, every record is read. ``allow_lost`` as in
-        :meth:`~table_writer.protocol.log.listing.Lister.read`.
+        ``Lister.read``.
         """
         allowance = Allowance(self._memory_bytes)
         listing, fold = self.list_recent(allow_lost=allow_lost, allowance=allowance)
