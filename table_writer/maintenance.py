@@ -731,7 +731,8 @@ class Maintenance:
             retention, three days without one. That is the table property ``table_writer.retention`` (hours), and
             without it what each write has scheduled.
         force
-            Allow an age under 24 hours, or under the table's own retention: running queries may fail then.
+            Allow an age under 24 hours, or under the table property ``table_writer.retention``: running queries
+            may fail then.
 
         Returns
         -------

@@ -15,7 +15,7 @@ Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 @contextmanager
 def handled(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
-    """Let a handler take these signals within the block. Threads but the first one get none, so nothing changes there."""
+    """Let a handler take these signals within the block. Only the first thread gets any: in others nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -854,7 +854,8 @@ class TableWriter:
 
         By default that is the newest version, before which nothing is in doubt; :meth:`version_of` tells its number.
         A write of rows that were computed from them ends in a ``ConflictError`` if one of its partitions has been
-        published since that version, unless ``based_on`` says that it is meant.
+        published since that version, unless ``based_on`` says that it is meant. If ``schema="replace"`` has changed the
+        columns of an unpartitioned table since, the rows have those of then.
 
         Filters on partition columns choose partitions before any file is listed. Files are listed for each query, and
         compared with the log: while a vacuum deletes some, a query ends with an error, never with fewer rows. Replaced

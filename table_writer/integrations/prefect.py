@@ -39,8 +39,9 @@ class VacuumUnfinishedError(TableWriterError, code="vacuum_unfinished"):
 def retry_can_help(task: Any, task_run: Any, state: Any) -> bool:  # noqa: ARG001  # Prefect's signature
     """Return whether a task that writes should be retried: ``retry_condition_fn`` of a task of yours.
 
-    A wrong call, a schema that does not fit, a failed check and an unknown outcome are not retried: the next try would
-    meet them again, or is for ``recover``. Conflicts, and failures of storage and metastore, are.
+    Not retried is what the next try would meet again: a wrong call, a schema that does not fit, a failed check, a
+    partition that ``create_partitions`` finds, an unknown outcome, and a write that was published in part. Conflicts,
+    and failures of storage and metastore, are retried.
 
     Examples
     --------

@@ -5,8 +5,23 @@ from __future__ import annotations
 from typing import Final
 
 from table_writer.cli.arguments import ExitCode
-from table_writer.errors import CheckFailedError, InvalidInputError, OutcomeUnknownError, SchemaMismatchError
+from table_writer.errors import (
+    CheckFailedError,
+    InvalidInputError,
+    OutcomeUnknownError,
+    PartitionExistsError,
+    PartlyPublishedError,
+    SchemaMismatchError,
+)
 
+MET_AGAIN: Final = (
+    InvalidInputError,
+    SchemaMismatchError,
+    CheckFailedError,
+    PartitionExistsError,
+    OutcomeUnknownError,  # it is for `recover` to resolve
+    PartlyPublishedError,  # an append would add the rows of the other partitions again
+)
 RETRIED: Final = frozenset({ExitCode.LEFT, ExitCode.FAILED})
 
 
@@ -24,12 +39,13 @@ def is_retried(code: ExitCode, *, may_repeat: bool) -> bool:
 def meets_it_again(error: BaseException) -> bool:
     """Return whether a task that writes would meet this error again.
 
-    These are a wrong call, a schema that does not fit, a failed check, and an unknown outcome, which is for ``recover``
-    to resolve. A conflict is retried, as failures of storage and metastore are: the task computes its rows again.
+    These are a wrong call, a schema that does not fit, a failed check, a partition that ``create_partitions`` finds, an
+    unknown outcome, and a write that was published in part. A conflict is retried, as failures of storage and metastore
+    are: the task computes its rows again.
 
     Examples
     --------
     >>> meets_it_again(InvalidInputError("no such table"))
     True
     """
-    return isinstance(error, InvalidInputError | SchemaMismatchError | CheckFailedError | OutcomeUnknownError)
+    return isinstance(error, MET_AGAIN)

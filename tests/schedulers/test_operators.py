@@ -18,6 +18,8 @@ from table_writer import (
     InvalidInputError,
     MetastoreError,
     OutcomeUnknownError,
+    PartitionExistsError,
+    PartlyPublishedError,
     SchemaMismatchError,
     StorageError,
     TableWriterError,
@@ -175,7 +177,17 @@ def test_only_what_a_retry_can_help_is_retried(
     assert kind.may_repeat is (kind in {VacuumOperator, RecoverOperator})
 
 
-@pytest.mark.parametrize("error", [InvalidInputError, SchemaMismatchError, CheckFailedError, OutcomeUnknownError])
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidInputError,
+        SchemaMismatchError,
+        CheckFailedError,
+        PartitionExistsError,
+        OutcomeUnknownError,
+        PartlyPublishedError,
+    ],
+)
 def test_a_task_that_writes_fails_for_good_where_a_retry_meets_the_same(error: type[TableWriterError]) -> None:
     with pytest.raises(AirflowFailException, match="no good"), failing_for_good():
         raise error("no good")

@@ -21,6 +21,8 @@ from table_writer import (
     MetastoreError,
     NewTable,
     OutcomeUnknownError,
+    PartitionExistsError,
+    PartlyPublishedError,
     SchemaMismatchError,
     StorageError,
     TableWriter,
@@ -119,6 +121,8 @@ WRITE_ERRORS = {
     InvalidInputError: False,
     SchemaMismatchError: False,
     CheckFailedError: False,
+    PartitionExistsError: False,
+    PartlyPublishedError: False,
     OutcomeUnknownError: False,
 }
 

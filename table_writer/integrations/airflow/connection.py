@@ -101,8 +101,9 @@ def failure(code: ExitCode, message: str, *, may_repeat: bool) -> AirflowExcepti
 def failing_for_good() -> Iterator[None]:
     """In a task that writes: errors that a retry would meet again become ``AirflowFailException``.
 
-    These are a wrong call, a schema that does not fit, a failed check, and an unknown outcome, which is for ``recover``
-    to resolve. A conflict is retried, as failures of storage and metastore are: the task computes its rows again.
+    These are a wrong call, a schema that does not fit, a failed check, a partition that ``create_partitions`` finds, an
+    unknown outcome, and a write that was published in part. A conflict is retried, as failures of storage and metastore
+    are: the task computes its rows again.
 
     Examples
     --------

@@ -130,7 +130,8 @@ class VacuumOperator(_TablesOperator):
         Age since the data was replaced: a ``timedelta``, or ``"7d"``, ``"36h"``, ``"90m"``. Default: the table's
         retention, three days without one.
     force
-        Allow an age under 24 hours, or under the table's retention: running queries may fail then.
+        Allow an age under 24 hours, or under the table property ``table_writer.retention``: running queries may fail
+        then.
     dry_run
         Change nothing; the report says what would be deleted.
     **kwargs
