@@ -592,7 +592,7 @@ class Maintenance:
         from functools import partial
 
         from table_writer.jobs.session_services import SessionServices
-        from table_writer.many.erase import AT_ONCE, Erase
+        from table_writer.many.erase import AT_ONCE, OF_COLUMNS, Erase
         from table_writer.many.round import Round, choose
         from table_writer.reports.many_reports import erasures_report
         from table_writer.spark.session import a_session
@@ -605,9 +605,10 @@ class Maintenance:
             erase = Erase(session, where, dry_run, **({"salt": salt} if salt else {}))
             make_report = partial(erasures_report, salt="" if dry_run else erase.salt, dry_run=dry_run)
             report = Round(services, choice, AT_ONCE).run("erase", erase.visit, make_report)
-        if not report.results and (report.passed_over or report.not_looked_through):
+        passed_over = {*report.passed_over.values(), *report.not_looked_through.values()}
+        if passed_over and not report.results and passed_over <= OF_COLUMNS:
             raise InvalidInputError(
-                f"nothing was done: no table of {choice.label} has the columns that the predicate names. A text in it"
+                f"nothing was done: no table of {choice.label} has all columns that the predicate names. A text in it"
                 " takes quotes, and a column no name of a table before it"
             )
         return report

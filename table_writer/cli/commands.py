@@ -230,7 +230,9 @@ def exit_code(command: Command, report: Any) -> ExitCode:
         return max([*failed, ExitCode.DONE if report.healthy else ExitCode.LEFT])
     if isinstance(report, ManyReport):
         codes = [exit_code_of_result(command, result) for result in report.results]
-        is_open = isinstance(report, ErasuresReport) and (report.found_nothing or report.not_looked_through)
+        is_open = isinstance(report, ErasuresReport) and (
+            report.not_looked_through or not (report.dry_run or report.is_complete)
+        )
         return max([*codes, ExitCode.LEFT if is_open else ExitCode.DONE])
     found_nothing = isinstance(report, ErasureReport) and report.found_nothing  # of many tables some have none
     return ExitCode.LEFT if found_nothing or command.needs_attention(report) else ExitCode.DONE

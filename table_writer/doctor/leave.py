@@ -8,11 +8,11 @@ from typing import Final
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
+from table_writer.model.table import PREFIX
 from table_writer.protocol.table.open_table import OpenTable
 from table_writer.protocol.table.root_markers import DELTA_LOG, ICEBERG_MIRROR, is_own_delta_log
 from table_writer.reports.leave_report import DELETE, LOOK, STAYS, VACUUM, Holding, LeaveReport
 
-OWN: Final = "table_writer."  # begins the names of this library's table properties
 LIVE: Final = "rows that readers see"
 OLD: Final = "rows that no reader sees: replaced, staged, or of writes that died"
 KINDS: Final[Mapping[str, tuple[str, str]]] = {  # by the directory, or the file, below the library's own
@@ -80,5 +80,5 @@ def look_at_holdings(opened: OpenTable) -> LeaveReport:
         pending_uploads=sum(1 for _ in store.list_uploads(layout.root.key)),
         in_doubt=tuple(sorted(in_doubt)),
         recovered=tuple(sorted(opened.log.marks.listed("recovered"))),
-        properties=tuple(sorted(name for name in opened.table.parameters if name.startswith(OWN))),
+        properties=tuple(sorted(name for name in opened.table.parameters if name.startswith(PREFIX))),
     )

@@ -176,14 +176,14 @@ class Steps(Order[PlannedWrite]):
         What others have published before that is named may have brought such rows back: then they are deleted again.
         Without a salt for the predicate's hash one is drawn.
         """
-        opened = self._services.open_to_write(table)
+        opened, salt = self._services.open_to_write(table), salt or new_salt()
         since, deletes = opened.log.lister.read().newest, list[RowsResult]()
         while True:
             deletes.append(self.change_rows(table, RowCall(change=change, options=options, is_purge=True)))
             with self.show_progress(table, "erase"):
                 opened = self._services.open_to_write(table)
                 try:
-                    return Erasing(self.spark, opened, change, since, salt or new_salt()).after(*deletes)
+                    return Erasing(self.spark, opened, change, since, salt).after(*deletes)
                 except SeenAgainError:
                     if len(deletes) > options.retries + DELETES_AGAIN:
                         raise

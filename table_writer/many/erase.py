@@ -22,6 +22,7 @@ from table_writer.jobs.run import Steps
 from table_writer.jobs.session_services import SessionServices
 from table_writer.many.round import ChosenTable
 from table_writer.many.visit import TableVisit
+from table_writer.model.table import PREFIX
 from table_writer.reports.many_reports import PassedOver
 
 if TYPE_CHECKING:
@@ -33,15 +34,18 @@ if TYPE_CHECKING:
     from table_writer.reports.plan_report import RowsPlan
 
 AT_ONCE: Final = 4  # tables, each of which runs jobs in the one session
-OWN: Final = "table_writer."  # begins the names of the properties that this library gives to tables
 RETRIES: Final = 5  # of a delete, while others publish what it has read
 CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]+\]")  # of an error of Spark, whose words may have values of rows
-TEXTS: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+TEXTS: Final = re.compile(r"'[^']*'")  # what is in double quotes may be a name, by a setting of the session
+HIDES_QUOTES: Final = re.compile(r"\\|--|/\*")  # then nobody knows without Spark's parser where a text ends
 NAMES: Final = re.compile(r"`([^`]+)`|([^\W\d]\w*)")
 GONE: Final = PassedOver("it was dropped, renamed or moved since it was listed", may_hold=True)
 MOVED: Final = PassedOver("this library has written it, and its log is not where the table lies now", may_hold=True)
 NOT_ASKED: Final = PassedOver("it has none of the columns that the predicate names")
-HALF_ASKED: Final = PassedOver("it has not all of the columns that the predicate names", may_hold=True)
+HALF_ASKED: Final = PassedOver(
+    "it has only some of the columns that the predicate names (a text takes quotes)", may_hold=True
+)
+OF_COLUMNS: Final = {NOT_ASKED.why, HALF_ASKED.why}  # if nothing else is to be said, the predicate is at fault
 ONCE_ASKED: Final = PassedOver(
     "it has none of the columns that the predicate names, and older versions had other columns", may_hold=True
 )
@@ -83,6 +87,9 @@ class Erase:
             return self._erased(services, str(chosen.name))
         except TableWriterError as error:
             raise self._without_values(error) from None
+        except Exception as error:  # noqa: BLE001  # of Spark's jobs, or a fault of ours: its words may have values, too
+            condition = CONDITION.search(str(error))
+            raise self._unsaid(TableWriterError, condition[0] if condition else type(error).__name__) from None
 
     @staticmethod
     def _of_others(services: Services, chosen: ChosenTable) -> PassedOver | None:
@@ -90,7 +97,7 @@ class Erase:
         now = services.metastore.get_table(chosen.name)
         if now is None or chosen.found is None or now.root != chosen.found.root:
             return GONE
-        return MOVED if any(name.startswith(OWN) for name in now.parameters) else None
+        return MOVED if any(name.startswith(PREFIX) for name in now.parameters) else None
 
     def _erased(self, services: SessionServices, name: str) -> ErasureReport | RowsPlan | PassedOver:
         change = DeletedWhere(self.where)
@@ -116,8 +123,7 @@ class Erase:
         try:
             predicate = predicate_of(frame, self.where, "where")
         except UnknownColumnError:
-            named = {(quoted or plain).lower() for quoted, plain in NAMES.findall(TEXTS.sub("", self.where))}
-            if named & {column.lower() for column in frame.columns}:
+            if names_in(self.where) & {column.lower() for column in frame.columns}:
                 return HALF_ASKED
             return self._not_asked(opened)
         if predicate.has_subquery:
@@ -138,8 +144,25 @@ class Erase:
         """Return an error that says neither the predicate nor a value of a row."""
         condition = CONDITION.search(error.message)
         if condition is not None:
-            message = f"Spark cannot ask the predicate of its rows: {condition[0]}. Nothing more is said, since it may"
-            message += " name a person: delete_where(…, purge=True) on this table alone shows the reason"
-        else:
-            message = error.message.replace(self.where, "…")
-        return type(error)(message, table=error.table, write_id=error.write_id)
+            return self._unsaid(type(error), condition[0], table=error.table, write_id=error.write_id)
+        return type(error)(error.message.replace(self.where, "…"), table=error.table, write_id=error.write_id)
+
+    @staticmethod
+    def _unsaid(kind: type[TableWriterError], name: str, **known: str) -> TableWriterError:
+        return kind(
+            f"Spark cannot ask the predicate of its rows: {name}. Nothing more is said, since it may name a person:"
+            " delete_where(…, purge=True) on this table alone shows the reason",
+            **known,
+        )
+
+
+def names_in(predicate: str) -> set[str]:
+    """Return the words of a predicate that may name a column, in lower case; rather too many than too few.
+
+    Examples
+    --------
+    >>> sorted(names_in("`Kind` = 'a person' AND id = 7"))
+    ['and', 'id', 'kind']
+    """
+    words = predicate if HIDES_QUOTES.search(predicate) else TEXTS.sub(" ", predicate)
+    return {(quoted or plain).lower() for quoted, plain in NAMES.findall(words)}

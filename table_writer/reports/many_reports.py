@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -295,9 +296,13 @@ class ErasuresReport(ManyReport[OneReport], derived=("is_complete", "found_nothi
 
     @property
     def found_nothing(self) -> bool:
-        """Return whether no table had such a row. A dry run does not look through older versions, so it cannot tell."""
-        is_known = not (self.dry_run or self.failed or self.not_looked_through)
-        return is_known and all(certificate.found_nothing for certificate in self._certificates)
+        """Return whether no table of those that were looked through, one at least, had such a row.
+
+        A dry run does not look through older versions, so it cannot tell.
+        """
+        certificates = self._certificates
+        is_known = bool(certificates) and not (self.dry_run or self.failed or self.not_looked_through)
+        return is_known and all(certificate.found_nothing for certificate in certificates)
 
     @property
     def is_complete(self) -> bool:
@@ -317,6 +322,8 @@ class ErasuresReport(ManyReport[OneReport], derived=("is_complete", "found_nothi
             return f": dry run, nothing was erased; {_counted_tables([result.outcome for result in self.results], ())}"
         state = "complete" if self.is_complete else "nothing found" if self.found_nothing else "NOT COMPLETE"
         failed = f", {len(self.failed):,} failed" if self.failed else ""
+        if not self.results:
+            return ": NOT COMPLETE, no table was looked through"
         return f": {counted(len(self._certificates), 'certificate')}, {state}{failed}"
 
     def _lines(self) -> Iterator[str]:
@@ -328,11 +335,14 @@ class ErasuresReport(ManyReport[OneReport], derived=("is_complete", "found_nothi
             yield from (f"{certificate.table}: NOT ERASED: {remark}" for remark in certificate.remarks)
         due = [certificate.table for certificate in self._certificates if certificate.due]
         if due:
-            hashes = " ".join(dict.fromkeys(certificate.predicate_sha256 for certificate in self._certificates))
-            names = " ".join(certificate.table for certificate in self._certificates)
             vacuum = f"`table-writer vacuum {' '.join(due)}`"
             yield f"run {vacuum}: until then the objects are there, though no call reads them"
-            yield f"then `table-writer erasure {names} --predicate-sha256 {hashes}` certifies that they are gone"
+            by_hash = defaultdict[str, list[str]](list)
+            for certificate in self._certificates:
+                by_hash[certificate.predicate_sha256].append(certificate.table)
+            for digest, names in by_hash.items():
+                command = f"`table-writer erasure {' '.join(names)} --predicate-sha256 {digest}`"
+                yield f"then {command} certifies that they are gone"
         yield from _passed_over(self.others_count)
         empty = [certificate.table for certificate in self._certificates if certificate.found_nothing]
         if empty:

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from table_writer import InvalidInputError, Maintenance, TableWriter, TableWriterConfig
 from table_writer.cli.main import main
 from table_writer.jobs.run import Steps
+from table_writer.many import round as round_of_tables
 from table_writer.testing import Lakehouse
 from tests.rows.conftest import Listed
 
@@ -98,21 +101,31 @@ def test_a_second_call_with_the_same_salt_goes_on(database: str, writer: TableWr
     assert {one.table: one.report.deleted_rows for one in again.results}[f"{database}.orders"] == 0
 
 
-def test_a_table_that_fails_stops_no_other_and_is_not_certified(
-    database: str, writer: TableWriter, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (InvalidInputError("no route"), "no route"),
+        (PySparkException("[CAST_INVALID_INPUT] The value 'ann@example.org' of"), r"its rows: \[CAST_INVALID_INPUT]"),
+        (RuntimeError("ann@example.org"), "its rows: RuntimeError"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_table_that_fails_stops_no_other_is_not_certified_and_shows_no_value(
+    database: str, writer: TableWriter, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
 ) -> None:
     erase = Steps.erase
 
     def failing(self: Steps, table: str, *words: Any, **named: Any) -> Any:
         if table.endswith("orders"):
-            raise InvalidInputError("no route")
+            raise error
         return erase(self, table, *words, **named)
 
     monkeypatch.setattr(Steps, "erase", failing)
     report = writer.erase_many(WHERE, database=database)
     assert [one.table for one in report.failed] == [f"{database}.orders"]
     assert (report.is_complete, report.found_nothing) == (False, False)
-    assert f"FAILED: {database}.orders: no route" in report.to_text()
+    assert re.search(f"FAILED: {database}.orders: .*{told}", report.to_text())
+    assert "ann@example" not in f"{report.to_text()} {report.to_json()}"
 
 
 REFUSED = {
@@ -196,6 +209,16 @@ def test_a_table_that_is_gone_when_its_turn_comes_is_named(
     report = writer.erase_many(WHERE, database=database)
     assert "since it was listed" in report.not_looked_through[f"{database}.visits"]
     assert not report.is_complete
+    choose = round_of_tables.choose
+
+    def late(*words: Any) -> Any:
+        choice = choose(*words)
+        spark.sql(f"ALTER TABLE {database}.returns RENAME TO {database}.yy")
+        return choice
+
+    monkeypatch.setattr("table_writer.many.round.choose", late)
+    alone = writer.erase_many("note = ann OR user_id = 9", database=database)
+    assert "since it was listed" in alone.not_looked_through[f"{database}.returns"]
 
 
 def test_at_a_prompt_it_prints_the_certificate_and_its_exit_code_says_what_is_left(
