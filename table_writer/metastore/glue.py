@@ -236,7 +236,10 @@ class GlueMetastore:
         if self.get_table(table.name) is not None:
             return False
         made = glue_objects.new_table(table)
-        self._change_once("create_table", table, {"DatabaseName": table.name.database, "TableInput": made})
+        try:
+            self._change_once("create_table", table, {"DatabaseName": table.name.database, "TableInput": made})
+        except PartitionExistsError:  # somebody made it between the two requests
+            return False
         return True
 
     def remove_table(self, name: TableName) -> None:

@@ -21,7 +21,7 @@ from table_writer.spark.statement import refused
 from table_writer.spark.types import literal
 
 COMMAND: Final = "org.apache.spark.sql.catalyst.plans.logical.Command"
-FIRST_WORD: Final = re.compile(r"(?:--[^\n]*|/\*.*?\*/|[^\w-])*(\w+)", re.DOTALL)
+COMMENT: Final = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 CHANGES: Final = {"DeleteFromTable", "UpdateTable", "MergeIntoTable", "InsertIntoStatement"}
 REPLACING: Final = "call overwrite_partitions with where, which replaces what a predicate selects"
 PLAIN: Final = "run this with spark.sql"
@@ -202,9 +202,15 @@ def _advice(node: Any) -> str:
 
 
 def first_word(sql: str) -> str:
-    """Return the word by which a statement is known; comments may stand before it."""
-    found = FIRST_WORD.match(sql)
-    return found[1].upper() if found else "no statement"
+    """Return the word by which a statement is known; comments may stand before it.
+
+    Examples
+    --------
+    >>> first_word("-- of ann\\n/* twice */ select 1"), first_word("/**/" * 1000)
+    ('SELECT', 'no statement')
+    """
+    found = re.search(r"\w+", COMMENT.sub(" ", sql))
+    return found[0].upper() if found else "no statement"
 
 
 def kind_of(node: Any) -> str:

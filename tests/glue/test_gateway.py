@@ -18,7 +18,7 @@ from table_writer.errors import (
 )
 from table_writer.metastore.glue import WAIT_SECONDS, GlueMetastore
 from table_writer.metastore.settings import GlueSettings
-from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table
+from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
 from tests.doubles.glue import GlueDouble, RefusedError
 from tests.glue.world import GlueWorld
 from tests.publish.world import ROOT, TABLE
@@ -286,6 +286,18 @@ def test_a_table_that_is_made_again_between_two_batches_gets_none_of_the_second(
     with pytest.raises(LostResponseError, match="dropped and made again"):
         glue.add_partitions(table, added(150))
     assert glue.get_partition_names(TABLE) == []
+
+
+def test_a_table_that_somebody_makes_between_two_requests_is_there_already(glue: GlueDouble) -> None:
+    mirror = replace(table_of(glue), name=TableName("mart", "orders_mirror"))
+
+    def made_meanwhile(operation: str, phase: str) -> None:
+        if (operation, phase) == ("CreateTable", "before"):
+            glue.server.on_call = None
+            glue.create_table(mirror)
+
+    glue.server.on_call = made_meanwhile
+    assert not glue.add_table(mirror)
 
 
 def whole(glue: GlueDouble) -> tuple[Table, PartitionChange]:
