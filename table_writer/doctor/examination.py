@@ -64,7 +64,7 @@ SPARK_CHECKS: Final[Mapping[str, Check]] = {
 }
 ADVICE: Final[Mapping[type[TableWriterError], str]] = {
     MetastoreError: "check hive.metastore.uris and the network to that port",
-    StorageError: "check the credentials and fs.s3a.endpoint as the message says",
+    StorageError: "check the credentials and the endpoint as the message says",
 }
 
 

@@ -10,8 +10,9 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
 from table_writer.model.table import PREFIX
 from table_writer.protocol.table.open_table import OpenTable
-from table_writer.protocol.table.root_markers import DELTA_LOG, ICEBERG_MIRROR, is_own_delta_log
+from table_writer.protocol.table.root_markers import DELTA_LOG, ICEBERG_MIRROR, is_own_delta_log, is_own_iceberg_mirror
 from table_writer.reports.leave_report import DELETE, LOOK, STAYS, VACUUM, Holding, LeaveReport
+from table_writer.storage.proof import PROBES
 
 LIVE: Final = "rows that readers see"
 OLD: Final = "rows that no reader sees: replaced, staged, or of writes that died"
@@ -25,7 +26,9 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {  # by the directory, or the file
     "staged": ("records of staged writes", VACUUM),
     "turns": ("turns of calls that have lost an attempt", VACUUM),
 }
+MIRROR_IS_OWN: Final = {DELTA_LOG: is_own_delta_log, ICEBERG_MIRROR: is_own_iceberg_mirror}
 MIRRORS: Final = {DELTA_LOG: "the Delta mirror", ICEBERG_MIRROR: "the Iceberg mirror"}
+PROBE: Final = ("what a trial of the store has left, since its process died", DELETE)
 OTHER: Final = ("what this library has not put there", LOOK)
 FATES: Final = (STAYS, LOOK, VACUUM, DELETE)
 
@@ -54,13 +57,14 @@ def look_at_holdings(opened: OpenTable) -> LeaveReport:
     for info in store.list(layout.own.key):
         directory, _, _ = info.key.removeprefix(layout.own.key).partition("/")
         is_live = any(f"{above}/" in live_keys for above in _directories(info.key))
-        what, fate = (LIVE, STAYS) if is_live else (OLD, VACUUM) if directory == "data" else KINDS.get(directory, OTHER)
+        other = PROBE if directory.startswith(PROBES) else OTHER
+        what, fate = (LIVE, STAYS) if is_live else (OLD, VACUUM) if directory == "data" else KINDS.get(directory, other)
         kind = (what, fate, str(layout.own.child(directory)).rstrip("/"))
         objects[kind] += 1
         sizes[kind] += info.size_bytes
     for directory, what in MIRRORS.items():
         place = layout.root.child(directory)
-        is_own = directory != DELTA_LOG or is_own_delta_log(store, layout.root)
+        is_own = MIRROR_IS_OWN[directory](store, layout.root)
         for info in store.list(place.key):
             kind = (what, DELETE if is_own else LOOK, str(place))
             objects[kind] += 1

@@ -20,7 +20,7 @@ from table_writer.protocol.log.history import History
 from table_writer.reports.health_reports import Finding
 from table_writer.storage.bucket_rules import LifecycleRule, TellsRules
 from table_writer.storage.kinds import kind_of
-from table_writer.storage.proof import MAX_SKEW_SECONDS, TRIALS, Probe, RefutedError, clock_skew_seconds, race
+from table_writer.storage.proof import MAX_SKEW_SECONDS, PROBES, TRIALS, Probe, RefutedError, clock_skew_seconds, race
 
 Answer = TypeVar("Answer")
 REQUESTS: Final = {  # what is tried, and the kind of request whose permission it takes
@@ -121,7 +121,7 @@ def _advice(subject: Subject, what: str) -> str:
 def _probe(subject: Subject) -> Iterator[Probe]:
     """Give a directory below ``_table_writer/`` that nobody else uses, and empty it."""
     store = subject.opened.store
-    directory = f"{subject.opened.layout.own.key}probe-{secrets.token_hex(8)}/"
+    directory = f"{subject.opened.layout.own.key}{PROBES}{secrets.token_hex(8)}/"
     probe = Probe(store=store, directory=directory, open_other=lambda: store)
     try:
         yield probe

@@ -17,6 +17,7 @@ from table_writer.model.units import BINARY, DAY_SECONDS, MIB
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.reports.health_reports import Finding
 from table_writer.storage.kinds import kind_of
+from table_writer.storage.s3.hadoop import PREFIX as S3A_PREFIX
 from table_writer.storage.s3.hadoop import bucket_values
 from table_writer.storage.store_kind import Tuning
 
@@ -51,6 +52,7 @@ SAYING_JARS: Final = (
 OF_THE_JAR: Final = ("spark-hadoop-cloud", "PathOutputCommitProtocol")
 S3A_COMMITTERS: Final = frozenset({"magic", "directory", "partitioned"})
 WEEK_SECONDS: Final = 7 * DAY_SECONDS
+NOT_ON_S3A: Final = "the table does not lie on S3A"
 PURGE_AGE_SECONDS: Final = float(DAY_SECONDS)  # Hadoop's default
 
 
@@ -148,7 +150,7 @@ def part_size(subject: Subject) -> Iterable[Finding]:
             "set spark.hadoop.fs.s3a.multipart.size=16M, or part_size_bytes in TableWriterConfig",
         )
     else:
-        yield ok("parts have a size that S3 takes; those above 16 MiB only if the config says so")
+        yield ok("parts have a size that the store takes; those above 16 MiB only if the config says so")
 
 
 def buffer_size(subject: Subject) -> Iterable[Finding]:
@@ -214,11 +216,18 @@ def hive_client(subject: Subject) -> Iterable[Finding]:
     yield warning(says, advice) if says else ok(f"this session's Hive client {client} fits the metastore")
 
 
+def _is_on_s3a(subject: Subject) -> bool:
+    return kind_of(subject.opened.layout.root).hadoop_prefix == S3A_PREFIX
+
+
 def abort_pending_uploads(subject: Subject) -> Iterable[Finding]:
     """Refuse committers that abort every upload below the directory they write to.
 
     True is Hadoop's own default, and does harm only together with a committer of S3A's: then it warns.
     """
+    if not _is_on_s3a(subject):
+        yield ok(NOT_ON_S3A)
+        return
     spark_conf = subject.spark_conf or {}
     bucket = subject.opened.layout.root.bucket
     names = (f"spark.hadoop.fs.s3a.bucket.{bucket}.{ABORT}", f"spark.hadoop.fs.s3a.{ABORT}")
@@ -258,6 +267,9 @@ def committer(subject: Subject) -> Iterable[Finding]:
 
 def multipart_purge(subject: Subject) -> Iterable[Finding]:
     """Refuse a purge: opening the file system then aborts old uploads in the whole bucket."""
+    if not _is_on_s3a(subject):
+        yield ok(NOT_ON_S3A)
+        return
     values = bucket_values(subject.hadoop, subject.opened.layout.root.bucket)
     if not values.flag("multipart.purge", default=False):
         yield ok("S3A purges no uploads")

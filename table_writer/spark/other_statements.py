@@ -206,7 +206,7 @@ def first_word(sql: str) -> str:
 
     Examples
     --------
-    >>> first_word("-- of ann\\n/* twice */ select 1"), first_word("/**/" * 1000)
+    >>> first_word("/* -- twice */ select 1"), first_word("/**/" * 1000)
     ('SELECT', 'no statement')
     """
     found = re.search(r"\w+", COMMENT.sub(" ", sql))

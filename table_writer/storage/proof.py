@@ -26,6 +26,7 @@ from table_writer.storage.object_store import (
     many,
 )
 
+PROBES: Final = "probe-"  # begins the name of a directory of trials in the directory of a table's files
 RACERS: Final = 8
 ROUNDS: Final = 20
 LISTED_KEYS: Final = PAGE_KEYS + 100  # more than one page
@@ -442,7 +443,7 @@ FIRST_TRIALS: Final[Mapping[str, Trial]] = {
 
 def require_proven(store: ObjectStore, directory: Location) -> None:
     """Refuse, at the first write to a root, a store that would lose rows; what cannot be tried is raised as it is."""
-    probe = Probe(store=store, directory=f"{directory.key}probe-{secrets.token_hex(8)}/", open_other=lambda: store)
+    probe = Probe(store=store, directory=f"{directory.key}{PROBES}{secrets.token_hex(8)}/", open_other=lambda: store)
     try:
         for trial in FIRST_TRIALS.values():
             try:

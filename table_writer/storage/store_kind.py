@@ -65,7 +65,10 @@ class StoreKind:
     hadoop_prefix: str = ""
     """How the names of Hadoop's settings for it begin: ``fs.azure.``."""
     secrets: str = ""
-    """A regular expression of whole names among these whose values are secrets."""
+    """A regular expression of whole names among these whose values are secrets, or a part of one, as a key's name is.
+
+    The command line masks what a word such as ``secret`` gives away: ``SECRET_NAME`` in ``cli/configuration.py``.
+    """
     keys: tuple[str, ...] = ()
     """Names of secrets that a session may be given while it runs."""
     without_spark: Callable[[Hadoop], Hadoop] = lambda _: {}

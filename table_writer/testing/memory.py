@@ -63,35 +63,43 @@ class MemoryLakehouse:
         table
             ``database.table``.
         columns
-            Types by name, as in SQL: ``{"id": "bigint", "tags": "array<string>"}``.
+            Types by name, as in SQL: ``{"id": "bigint", "tags": "array<string>"}``. As in Hive, names are kept in lower
+            case.
         partition_by
             Those of the columns that it is partitioned by.
 
         Raises
         ------
         InvalidInputError
-            It is there already, or ``partition_by`` names no column.
+            It is there already, a type is none, or the names do not make a table.
         """
+        from table_writer.read.types import arrow_schema  # noqa: PLC0415  # as below
+
         name = TableName.parse(table)
-        unknown = [column for column in partition_by if column not in columns]
+        kinds = {column.lower(): kind for column, kind in columns.items()}
+        by = [column.lower() for column in partition_by]
+        unknown = [column for column in by if column not in kinds]
         if unknown:
             raise InvalidInputError(f"partition_by={list(partition_by)}: {table} has no column {unknown[0]!r}")
+        if len(kinds) < len(columns) or len(set(by)) < len(by):
+            raise InvalidInputError(f"{table}: a column is named twice; upper and lower case are the same name")
+        if not kinds.keys() - set(by):
+            raise InvalidInputError(f"{table} has no column beside {by}: a table has one that it is not partitioned by")
         if self.metastore.get_table(name) is not None:
             raise InvalidInputError(f"there is a table {table} already")
-        plain = [Column(column, kind) for column, kind in columns.items() if column not in partition_by]
-        self.metastore.create_table(
-            Table(
-                name=name,
-                kind="EXTERNAL_TABLE",
-                location=f"{WAREHOUSE}/{name.database}.db/{name.name}",
-                columns=tuple(plain),
-                partition_columns=tuple(Column(column, columns[column]) for column in partition_by),
-                parameters={"EXTERNAL": "TRUE"},
-                input_format=f"{HIVE}parquet.MapredParquetInputFormat",
-                output_format=f"{HIVE}parquet.MapredParquetOutputFormat",
-                serde=f"{HIVE}parquet.serde.ParquetHiveSerDe",
-            )
+        made = Table(
+            name=name,
+            kind="EXTERNAL_TABLE",
+            location=f"{WAREHOUSE}/{name.database}.db/{name.name}",
+            columns=tuple(Column(column, kind) for column, kind in kinds.items() if column not in by),
+            partition_columns=tuple(Column(column, kinds[column]) for column in by),
+            parameters={"EXTERNAL": "TRUE"},
+            input_format=f"{HIVE}parquet.MapredParquetInputFormat",
+            output_format=f"{HIVE}parquet.MapredParquetOutputFormat",
+            serde=f"{HIVE}parquet.serde.ParquetHiveSerDe",
         )
+        arrow_schema(made)  # refuses a type that nobody could read
+        self.metastore.create_table(made)
 
     def services(self, config: TableWriterConfig | None = None) -> Services:
         """Return what ``ArrowWriter(services=…)`` and ``Maintenance(services=…)`` take."""

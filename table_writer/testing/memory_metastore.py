@@ -113,6 +113,7 @@ class MemoryMetastore:
         with self._lock.get():
             del self._tables[name], self._partitions[name]
             self._statistics.pop(name, None)
+            self._lost.pop(name, None)
 
     def put_partition(self, name: TableName, partition: Partition) -> Partition:
         """Add or replace a partition, as another tool would, and return it as a read would."""

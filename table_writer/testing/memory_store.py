@@ -27,6 +27,7 @@ from table_writer.storage.object_store import (
     nothing,
     replaced_message,
     require_directory,
+    require_gettable,
     source_changed,
 )
 from table_writer.testing.late import may_come_late
@@ -113,6 +114,7 @@ class MemoryStore:
             if key not in self._objects:
                 return None
             body, info = self._objects[key]
+            require_gettable(key, len(body))
             return StoredObject(info=info, body=body, age_seconds=max(0.0, self.clock() - info.modified_at.timestamp()))
 
     def read_range(self, source: ObjectInfo, start: int, size: int) -> bytes:

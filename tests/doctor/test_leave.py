@@ -58,11 +58,15 @@ def test_what_others_have_put_there_is_not_ours_and_placeholders_are_not_named_f
     world.write({"d1": frozenset({1}), "d2": frozenset({2})})
     world.store.put(f"{world.layout.own.key}odd/file", b"x")
     world.store.put(f"{world.layout.root.key}_delta_log/00000000000000000000.json", b'{"protocol": {}}')
+    world.store.put(f"{world.layout.root.key}_iceberg/v1.metadata.json", b"{}")
+    world.store.put(f"{world.layout.own.key}probe-1f/claim-0", b"")
     placeholder = world.layout.placeholder("w", ("d3",))
     world.pointed_by_another_tool("d3", str(placeholder))
     world.store.put(f"{placeholder.key}part-0", b"[3]")
     fates = {holding.location: holding.fate for holding in looked_at(world).holdings}
     assert fates[f"{world.layout.own}odd"] == "not ours"
     assert fates[f"{world.layout.root}_delta_log/"] == "not ours"
+    assert fates[f"{world.layout.root}_iceberg/"] == "not ours"
+    assert fates[f"{world.layout.own}probe-1f"] == "delete at last"
     assert fates[str(world.layout.all_placeholders).rstrip("/")] == "stays"
     assert not any(place.endswith(("empty", "data")) for place, fate in fates.items() if fate == "delete at last")

@@ -38,6 +38,27 @@ def test_what_is_written_is_what_readers_see(lake: MemoryLakehouse) -> None:
     assert sorted(lake.rows("mart.orders").column("id").to_pylist()) == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("columns", "partition_by", "why"),
+    [
+        ({"id": "bigint", "dt": "string"}, ["dt", "dt"], "named twice"),
+        ({"id": "bigint", "ID": "string"}, [], "named twice"),
+        ({"dt": "string"}, ["dt"], "no column beside"),
+        ({}, [], "no column beside"),
+        ({"id": "bigintt"}, [], "no type for 'bigintt'"),
+        ({"id": "bigint"}, ["dt"], "no column 'dt'"),
+    ],
+    ids=str,
+)
+def test_what_hive_would_refuse_is_no_table(
+    lake: MemoryLakehouse, columns: dict[str, str], partition_by: list[str], why: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=why):
+        lake.create_table("mart.odd", columns, partition_by=partition_by)
+    lake.create_table("mart.odd", {"ID": "bigint", "Dt": "string"}, partition_by=["DT"])
+    assert lake.rows("mart.odd").column_names == ["id", "dt"]
+
+
 def test_a_failing_store_leaves_readers_where_they_were(lake: MemoryLakehouse) -> None:
     writer = lake.writer()
     writer.overwrite_partitions(rows(1), "mart.orders")

@@ -30,6 +30,7 @@ MARKERS: Final = {
     ),
 }
 ICEBERG: Final = "metadata"
+NOTE: Final = re.compile(r"table_writer(-\d+)?\.json")  # as iceberg_note names it
 ACID: Final = re.compile(r"base_\d+(_v\d+)?|(delete_)?delta_\d+_\d+(_\d+)?(_v\d+)?")
 
 
@@ -57,6 +58,12 @@ def is_own_delta_log(store: ObjectStore, root: Location) -> bool:
     commits = [key for key in store.list_files(f"{root.key}{DELTA_LOG}/") if key.endswith(".json")]
     bodies = (store.get(key) for key in commits[: -MOST_COMMITS_READ - 1 : -1])
     return any(found is not None and any(mark in found.body for mark in OF_OWN_COMMIT) for found in bodies)
+
+
+def is_own_iceberg_mirror(store: ObjectStore, root: Location) -> bool:
+    """Return whether this library keeps an Iceberg mirror in a root: the note of one says so."""
+    names = (key.rpartition("/")[2] for key in store.list_files(f"{root.key}{ICEBERG_MIRROR}/"))
+    return any(NOTE.fullmatch(name) for name in names)
 
 
 def refuse_sink(store: ObjectStore, root: Location, table: Table) -> None:
