@@ -35,9 +35,14 @@ def test_what_is_broken_or_could_not_be_tried_is_told(tmp_path: Path, monkeypatc
     def fails(_: Extents) -> Part:
         raise OSError("no server")
 
-    monkeypatch.setattr(proofs, "PARTS", {**proofs.PARTS, "rules": breaks, "kills": fails})
-    assert main(["--only", "rules", "--only", "kills", "--minutes", "0.1", "--directory", str(tmp_path)]) == 1
+    monkeypatch.setattr(proofs, "FAULTS", ("tests/nowhere",))
+    idle = {"histories": lambda _: Part("histories", "?", {"histories": 0})}
+    monkeypatch.setattr(proofs, "PARTS", {**proofs.PARTS, **idle, "rules": breaks, "kills": fails})
+    words = [word for part in ("rules", "faults", "histories", "kills") for word in ("--only", part)]
+    assert main([*words, "--minutes", "0.1", "--directory", str(tmp_path)]) == 1
     text = (tmp_path / "proof.md").read_text()
     assert "**A promise was broken.**" in text
     assert "not noticed: a rule" in text
     assert "it could not be tried: OSError: no server" in text
+    assert "- faults: pytest ended with 4" in text
+    assert "- histories: nothing was tried" in text
