@@ -40,7 +40,7 @@ def retry_can_help(task: Any, task_run: Any, state: Any) -> bool:  # noqa: ARG00
     """Return whether a task that writes should be retried: ``retry_condition_fn`` of a task of yours.
 
     Not retried is what the next try would meet again: a wrong call, a schema that does not fit, a failed check, a
-    partition that ``create_partitions`` finds, an unknown outcome, and a write that was published in part. Conflicts,
+    partition that exists already, an unknown outcome, and a write that was published in part. Conflicts,
     and failures of storage and metastore, are retried.
 
     Examples

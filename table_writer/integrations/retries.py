@@ -39,7 +39,7 @@ def is_retried(code: ExitCode, *, may_repeat: bool) -> bool:
 def meets_it_again(error: BaseException) -> bool:
     """Return whether a task that writes would meet this error again.
 
-    These are a wrong call, a schema that does not fit, a failed check, a partition that ``create_partitions`` finds, an
+    These are a wrong call, a schema that does not fit, a failed check, a partition that exists already, an
     unknown outcome, and a write that was published in part. A conflict is retried, as failures of storage and metastore
     are: the task computes its rows again.
 

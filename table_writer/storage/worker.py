@@ -1,4 +1,4 @@
-"""Requests to the store that a Spark task sends. Executors import this file; it needs boto3 and no Spark."""
+"""Requests to the store that a Spark task sends. Executors import this file; it needs botocore and no Spark."""
 
 from __future__ import annotations
 

@@ -148,9 +148,7 @@ def kills(extents: Extents) -> Part:
             extent = Extent(races=1_000, kills=50, minutes=min(60.0, minutes))
             services = Services.without_spark(None, config)
             report = certify("s3a://prove/all", config, services, database="default", extent=extent, history=str(path))
-    part.broken += [
-        f"{proof.promise}: {proof.message}" for proof in report.proofs if proof.state in (BROKEN, FAILED)
-    ]
+    part.broken += [f"{proof.promise}: {proof.message}" for proof in report.proofs if proof.state in (BROKEN, FAILED)]
     judged = subprocess.run(
         [sys.executable, "-I", checker.__file__, str(path)], capture_output=True, text=True, check=False
     )

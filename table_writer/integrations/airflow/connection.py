@@ -101,7 +101,7 @@ def failure(code: ExitCode, message: str, *, may_repeat: bool) -> AirflowExcepti
 def failing_for_good() -> Iterator[None]:
     """In a task that writes: errors that a retry would meet again become ``AirflowFailException``.
 
-    These are a wrong call, a schema that does not fit, a failed check, a partition that ``create_partitions`` finds, an
+    These are a wrong call, a schema that does not fit, a failed check, a partition that exists already, an
     unknown outcome, and a write that was published in part. A conflict is retried, as failures of storage and metastore
     are: the task computes its rows again.
 
