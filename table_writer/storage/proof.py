@@ -310,8 +310,8 @@ TRIALS: Final[Mapping[str, Trial]] = {
     "conditional put": Trial(
         run=conditional_puts,
         follows="two writers can overwrite each other's entries of the log, and rows are lost",
-        advice="use a store that keeps If-None-Match, as AWS S3, MinIO, and Ceph from Squid on do by their documentation,"
-        " and no proxy that drops the header",
+        advice="use a store that keeps If-None-Match, as AWS S3, MinIO, and Ceph from Squid on do, by their own"
+        " documentation, and no proxy that drops the header",
     ),
     "fresh listing": Trial(
         run=fresh_listings,
