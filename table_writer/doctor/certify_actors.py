@@ -100,7 +100,8 @@ def _telling(name: str, told: Connection) -> Iterator[Tell]:
     try:
         yield tell
     except Exception as fault:  # noqa: BLE001  # whatever it is, somebody has to know
-        tell({"event": "fault", "note": f"{type(fault).__name__}: {fault}"})
+        of_ours = not isinstance(fault, TableWriterError | OSError)
+        tell({"event": "fault", "note": f"{type(fault).__name__}: {fault}", "of_ours": of_ours})
 
 
 class Actor:

@@ -12,11 +12,12 @@ A history is a file of JSON lines. Each line is an event with its time ``t``, in
 ``settled``    every write has ended, and what was in doubt is resolved: nothing may change any more
 ``gone``       every object was looked through for the text ``mark``, and ``found`` names those that hold it
 
-Run it on files: ``python checker.py history.jsonl``. It ends with 1 if a promise was broken.
+Run it: ``python checker.py history.jsonl``. It ends with 1 if a promise is broken, else 2 if there is nothing to judge.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sys
@@ -24,15 +25,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 Event = Mapping[str, Any]
 Check = Callable[["History"], Iterator[str]]
+Rows = Mapping[str, list[str]]  # by the name of their write
 SHOWN = 5
+LEAST_READS = 3
 EVENTS = {"begin", "published", "refused", "killed", "unknown", "fault", "read", "settled", "gone"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Write:
     """A write. A partition of it is done for sure once its writer is told so, or a read has ended that has seen it."""
 
@@ -56,9 +59,12 @@ class Write:
         return self.kind == "overwrite" and self is not other and not self.is_done(partition, other.began)
 
 
-def writer_of(row: str) -> str:
-    """Return the write that a row is of."""
-    return str(row).rpartition("/")[0]
+def by_writer(rows: Iterable[str]) -> Rows:
+    """Return rows by the name of the write that they are of."""
+    found: dict[str, list[str]] = {}
+    for row in sorted(map(str, rows)):
+        found.setdefault(row.rpartition("/")[0], []).append(row)
+    return found
 
 
 class History:
@@ -70,12 +76,12 @@ class History:
             raise ValueError(f"no events of a history: {', '.join(sorted(unknown))}")
         self.reads = [event for event in self.events if event["event"] == "read" and not event.get("error")]
         self.settled = min((event["t"] for event in self.events if event["event"] == "settled"), default=math.inf)
-        seen: dict[
-            str, dict[str, float]
-        ] = {}  # by write: when the first read had ended that has seen a partition of it
-        for read in self.reads:
-            for partition, row in ((partition, row) for partition, rows in read["rows"].items() for row in rows):
-                seen.setdefault(writer_of(row), {}).setdefault(partition, read["t"])
+        grouped = [(read, {name: by_writer(rows) for name, rows in read["rows"].items()}) for read in self.reads]
+        seen: dict[str, dict[str, float]] = {}  # by write and partition: when the first read that has seen it had ended
+        for read, by_partition in grouped:
+            for partition, names in by_partition.items():
+                for name in names:
+                    seen.setdefault(name, {}).setdefault(partition, read["t"])
         ends = {event["write"]: event for event in self.events if event["event"] in ("published", "refused")}
         self.writes: dict[str, Write] = {}
         for event in (event for event in self.events if event["event"] == "begin"):
@@ -87,77 +93,70 @@ class History:
             self.writes[event["write"]] = Write(event["write"], event["kind"], rows, event["t"], end["event"], done)
         written = {partition for write in self.writes.values() for partition in write.rows}
         self.names = sorted(written.union(*(read["rows"] for read in self.reads)))
-
-    def of(self, partition: str) -> list[tuple[Event, Counter[str], list[Write]]]:
-        """Return the reads of a partition, by their ends: the rows of each, and the writes that they are of."""
-        found = []
-        for read in self.reads:
-            rows = Counter(map(str, read["rows"].get(partition, ())))
-            names = sorted({writer_of(row) for row in rows})
-            found.append((read, rows, [self.writes[name] for name in names if name in self.writes]))
-        return found
-
-    def partitions(self) -> Iterator[tuple[str, str, Event, Counter[str], list[Write]]]:
-        """Yield the same of all partitions, each with its name, and a text that says which of which read it is."""
-        for partition in self.names:
-            for read, rows, writes in self.of(partition):
-                yield partition, where(partition, read), read, rows, writes
+        self.views: list[View] = []  # by partition, and by the ends of the reads
+        for partition, (read, by_partition) in itertools.product(self.names, grouped):
+            place = f"partition {partition}, read from {read['began']:.3f} to {read['t']:.3f}"
+            by_name = by_partition.get(partition, {})
+            writes = [self.writes[name] for name in sorted(by_name) if name in self.writes]
+            self.views.append(View(partition, place, read, by_name, writes))
 
 
-def where(partition: str, read: Event) -> str:
-    """Say which partition of which read is meant."""
-    return f"partition {partition}, read from {read['began']:.3f} to {read['t']:.3f}"
+class View(NamedTuple):
+    """What a read has found in a partition."""
+
+    partition: str
+    place: str  # says which partition of which read it is
+    read: Event
+    rows: Rows
+    writes: list[Write]
 
 
 def base_of(writes: Iterable[Write]) -> str:
-    """Return the overwrite whose rows a partition was read with; empty if there is none."""
+    """Return the overwrite whose rows are among those that were read; empty if there is none."""
     return next((write.name for write in writes if write.kind == "overwrite"), "")
 
 
 def whole(history: History) -> Iterator[str]:
     """Of each write a reader sees all rows of a partition or none, and each once; nobody's rows are made up."""
-    for partition, place, read, rows, writes in history.partitions():
-        for name in sorted({writer_of(row) for row in rows}):
-            write = next((write for write in writes if write.name == name), None)
+    for partition, place, read, by_name, _ in history.views:
+        for name, rows in by_name.items():
+            write = history.writes.get(name)
             if write is None or write.began > read["t"]:
                 yield f"{place}: rows of {name}, which had not begun"
-            elif {row for row in rows if writer_of(row) == name} != write.texts(partition):
+            elif set(rows) != write.texts(partition):
                 yield f"{place}: other rows of {name} than its {write.rows.get(partition, 0)}"
-        yield from (f"{place}: {row} is there {count} times" for row, count in rows.items() if count > 1)
+            yield from (f"{place}: {row} is there {count} times" for row, count in Counter(rows).items() if count > 1)
 
 
 def old_or_new(history: History) -> Iterator[str]:
     """A partition holds the rows of one overwrite, and of appends that came to them; never a mixture."""
-    for partition, place, _, _, writes in history.partitions():
+    for partition, place, _, _, writes in history.views:
         overwrites = [write for write in writes if write.kind == "overwrite"]
         if len(overwrites) > 1:
             yield f"{place}: rows of {' and of '.join(write.name for write in overwrites)} at once"
-        for write in writes:
-            for other in overwrites:
-                if other is write or not write.is_done(partition, other.began):
-                    continue
+        for write, other in itertools.product(writes, overwrites):
+            if other is not write and write.is_done(partition, other.began):
                 yield f"{place}: rows of {write.name}, which {other.name} had replaced"
 
 
 def none_lost(history: History) -> Iterator[str]:
     """What was done before a read began is in it, unless an overwrite that may have come later replaced it."""
-    for partition, place, read, _, writes in history.partitions():
-        for write in history.writes.values():
-            is_due = write.is_done(partition, read["began"]) and write not in writes
-            if is_due and not any(other.may_replace(write, partition) for other in writes):
+    writes_of = {name: [write for write in history.writes.values() if name in write.rows] for name in history.names}
+    for partition, place, read, rows, writes in history.views:
+        for write in writes_of[partition]:
+            is_missing = write.name not in rows and write.is_done(partition, read["began"])
+            if is_missing and not any(other.may_replace(write, partition) for other in writes):
                 yield f"{place}: no rows of {write.name}, which was done by {write.done[partition]:.3f}"
 
 
 def never_back(history: History) -> Iterator[str]:
     """What a reader has seen replaced, or added, no later reader sees undone."""
-    for partition in history.names:
+    for _, views in itertools.groupby(history.views, key=lambda view: view.partition):
         first_end: dict[str, float] = {}  # of a read of each base
         left_end: dict[str, float] = {}  # of a read that has seen another base, after that one had ended
-        base_with: dict[
-            str, tuple[str, float]
-        ] = {}  # by append: the base on which it was first seen, and that read's end
-        for read, _, writes in history.of(partition):
-            place, base = where(partition, read), base_of(writes)
+        base_with: dict[str, tuple[str, float]] = {}  # by append: the base that it was first seen on, and when
+        for _, place, read, _, writes in views:
+            base = base_of(writes)
             if read["began"] > left_end.get(base, math.inf):
                 yield f"{place}: {base or 'no overwrite'} again, after another one"
             for other in (other for other, ended in first_end.items() if other != base and read["began"] > ended):
@@ -174,10 +173,8 @@ def never_back(history: History) -> Iterator[str]:
 
 def refused_is_never_seen(history: History) -> Iterator[str]:
     """Nobody sees a row of a write whose caller was told that nothing of it is published."""
-    for _, place, _, _, writes in history.partitions():
-        yield from (
-            f"{place}: rows of {write.name}, which was refused" for write in writes if write.outcome == "refused"
-        )
+    for _, place, _, _, writes in history.views:
+        yield from (f"{place}: {write.name}, which was refused" for write in writes if write.outcome == "refused")
 
 
 def readable(history: History) -> Iterator[str]:
@@ -189,18 +186,15 @@ def readable(history: History) -> Iterator[str]:
 
 def resolved_stays(history: History) -> Iterator[str]:
     """Once all is resolved, readers see the same for ever, and a write in all its partitions where none replaced it."""
-    last = [read for read in history.reads if read["began"] >= history.settled]
-    for read in last[1:]:
-        for partition in history.names:
-            if Counter(last[0]["rows"].get(partition, ())) != Counter(read["rows"].get(partition, ())):
-                yield f"partition {partition}, read from {read['began']:.3f}: other rows than when all was resolved"
-    content = {partition: history.of(partition)[-1][2] for partition in history.names} if last else {}
+    last = [view for view in history.views if view.read["began"] >= history.settled]
+    first = {view.partition: view.rows for view in reversed(last)}
+    yield from (f"{view.place}: other rows than at first" for view in last if view.rows != first[view.partition])
+    content = {view.partition: view.writes for view in last}  # of the last read
     bases = {partition: history.writes.get(base_of(writes)) for partition, writes in content.items()}
-    for write in (write for write in history.writes.values() if any(write in writes for writes in content.values())):
-        under = [base for partition, base in bases.items() if base is write and partition in write.rows]
+    for write in {write.name: write for writes in content.values() for write in writes}.values():
         for partition in (partition for partition in write.rows if write not in content[partition]):
             base = bases[partition]
-            was_before = base is not None and any(bases[name] is write for name in base.rows) and bool(under)
+            was_before = base is not None and any(bases[name] is write for name in base.rows)
             if base is None or was_before or not base.may_replace(write, partition):
                 yield f"partition {partition}: nothing of {write.name}, which is in others, when all was resolved"
 
@@ -211,37 +205,45 @@ def erased_is_gone(history: History) -> Iterator[str]:
         yield from (f"{key} holds {event['mark']}" for key in event["found"])
 
 
-CHECKS: Mapping[str, Check] = {
-    "each write is seen whole": whole,
-    "readers see old rows or new rows": old_or_new,
-    "no published row is lost": none_lost,
-    "no reader goes back": never_back,
-    "what was refused is never seen": refused_is_never_seen,
-    "no live file is deleted": readable,
-    "what is resolved stays": resolved_stays,
-    "what is erased is gone": erased_is_gone,
+CHECKS: Mapping[str, tuple[Check, str, int]] = {  # each with the event, and the reads after it, that it needs
+    "each write is seen whole": (whole, "published", LEAST_READS),
+    "readers see old rows or new rows": (old_or_new, "published", LEAST_READS),
+    "no published row is lost": (none_lost, "published", LEAST_READS),
+    "no reader goes back": (never_back, "published", LEAST_READS),
+    "what was refused is never seen": (refused_is_never_seen, "refused", LEAST_READS),
+    "no live file is deleted": (readable, "published", LEAST_READS),
+    "what is resolved stays": (resolved_stays, "settled", LEAST_READS),
+    "what is erased is gone": (erased_is_gone, "gone", 0),
 }
 
 
-def judge(events: Iterable[Event]) -> tuple[History, dict[str, list[str]]]:
-    """Return the history, and for each promise what breaks it."""
-    history = History(events)
-    return history, {promise: list(check(history)) for promise, check in CHECKS.items()}
+def judge(events: Iterable[Event]) -> tuple[History, dict[str, tuple[str, list[str]]]]:
+    """Return the history, and of each promise whether it held, was broken or not tried, with what has broken it."""
+    history, found = History(events), {}
+    for promise, (check, kind, reads) in CHECKS.items():
+        broken, first = list(check(history)), min((e["t"] for e in history.events if e["event"] == kind), default=None)
+        is_tried = first is not None and sum(read["began"] >= first for read in history.reads) >= reads
+        found[promise] = "broken" if broken else "held" if is_tried else "not tried", broken
+    return history, found
 
 
 def main(paths: Sequence[str]) -> int:
-    """Judge files, print what was found; return 1 if a promise was broken, and 2 if there is nothing to judge."""
-    code = 0
+    """Judge files, print what was found; return 1 if a promise was broken, else 2 if there was nothing to judge."""
+    states = set[str]() if paths else {"no history"}
     for path in paths:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-        history, judgements = judge(json.loads(line) for line in lines if line.strip())
+        try:
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+            history, found = judge(json.loads(line) for line in lines if line.strip())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            print(f"{path} is no history: {error!r}")
+            states.add("no history")
+            continue
         counts = Counter(event["event"] for event in history.events)
-        sys.stdout.write(f"{path}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}\n")
-        for promise, broken in judgements.items():
-            shown = "".join(f"          {text}\n" for text in broken[:SHOWN])
-            sys.stdout.write(f"  {'BROKEN' if broken else 'held':8}{promise}\n{shown}")
-        code = max(code, 1 if any(judgements.values()) else 0 if history.writes and history.reads else 2)
-    return code
+        print(f"{path}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
+        for promise, (state, broken) in found.items():
+            print(f"  {state.upper() if broken else state:11}{promise}", *broken[:SHOWN], sep="\n             ")
+        states |= {state for state, _ in found.values()} if history.reads else {"no history"}
+    return 1 if "broken" in states else 2 if "no history" in states else 0
 
 
 if __name__ == "__main__":

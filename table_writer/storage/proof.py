@@ -462,7 +462,7 @@ def probe_below(location: Location, open_store: Callable[[], ObjectStore]) -> Pr
     """Return a probe below a location, which need not exist."""
     return Probe(
         store=open_store(),
-        directory=f"{location.key}table_writer-probe-{secrets.token_hex(8)}/",
+        directory=f"{location.key}_table_writer-probe-{secrets.token_hex(8)}/",
         open_other=open_store,
         takes_late_parts=kind_of(location).takes_late_parts,
     )

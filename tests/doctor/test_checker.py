@@ -137,8 +137,14 @@ HONEST_AND_ODD: dict[str, list[Event]] = {
 
 
 def judged(events: Sequence[Event]) -> dict[str, list[str]]:
-    _, judgements = checker.judge(events)
-    return {promise: broken for promise, broken in judgements.items() if broken}
+    _, found = checker.judge(events)
+    assert all(state == "broken" if broken else state != "broken" for state, broken in found.values())
+    return {promise: broken for promise, (_, broken) in found.items() if broken}
+
+
+def states_of(events: Sequence[Event]) -> dict[str, str]:
+    _, found = checker.judge(events)
+    return {promise: state for promise, (state, _) in found.items()}
 
 
 def test_an_honest_history_holds() -> None:
@@ -169,8 +175,26 @@ def test_what_an_honest_table_may_show_is_not_called_broken(how: str) -> None:
 def test_no_other_words_are_taken_for_events(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Published"):
         checker.judge([*ONE, end(3, "one", "Published")])
-    (tmp_path / "empty.jsonl").write_text("")
-    assert checker.main([str(tmp_path / "empty.jsonl")]) == 2
+    for name, text in (("empty", ""), ("torn", '{"event": "be'), ("list", "[1]"), ("timeless", '{"event": "gone"}')):
+        (tmp_path / name).write_text(text)
+        assert checker.main([str(tmp_path / name)]) == 2
+    assert checker.main([str(tmp_path / "no such file")]) == 2
+    assert checker.main([]) == 2
+
+
+def test_what_nobody_tried_is_not_called_held() -> None:
+    assert set(states_of(ONE).values()) == {"not tried"}
+    reads = [read(10 + at, 10.5 + at, p=of("one")) for at in range(3)]
+    published = {promise for promise, (_, event, _) in checker.CHECKS.items() if event == "published"}
+    assert {promise for promise, state in states_of([*ONE, *reads]).items() if state == "held"} == published
+    assert states_of([*ONE, *reads, {"event": "settled", "t": 11}])["what is resolved stays"] == "not tried"
+    assert states_of([*ONE, *reads, {"event": "settled", "t": 9}])["what is resolved stays"] == "held"
+    assert set(states_of(reads).values()) == {"not tried", "broken"}
+
+
+def test_other_orders_of_the_same_rows_are_the_same() -> None:
+    settled = {"event": "settled", "t": 3}
+    assert judged([*ONE, settled, read(4, 5, p=of("one")), read(6, 7, p=of("one")[::-1])]) == {}
 
 
 @pytest.mark.parametrize("missing", [event["write"] for event in HONEST if event["event"] == "published"])

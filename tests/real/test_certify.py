@@ -147,6 +147,15 @@ def keeping(word: str) -> Behaviour:
     return behave
 
 
+def ignoring_aborts(asked: Asked, forward: Forward) -> Told:
+    return Told(status=204) if asked.method == "DELETE" and "uploadId" in asked.query else forward(asked)
+
+
+def refusing_deletes(asked: Asked, forward: Forward) -> Told:
+    is_delete = asked.method == "DELETE" or (asked.method == "POST" and "delete" in asked.query)
+    return refusal(403, "AccessDenied") if is_delete and "uploadId" not in asked.query else forward(asked)
+
+
 def denying(word: str) -> Behaviour:
     def behave(asked: Asked, forward: Forward) -> Told:
         is_denied = asked.method in ("PUT", "POST") and word in asked.path
@@ -168,7 +177,10 @@ LIES: dict[str, tuple[Callable[[], Behaviour], set[str]]] = {
     "deletes that are none": (lambda: keeping("/data/"), {"a vacuum deletes what nobody reads"}),
     "puts that are refused": (lambda: denying("/data/"), {"first rows are written"}),
     "files that are gone": (lambda: losing(5), {"no live file is deleted", "no published row is lost"}),
+    "aborts that are none": (lambda: ignoring_aborts, {"nothing is left behind"}),
+    "deletes that are refused": (lambda: refusing_deletes, {"nothing is left behind"}),
 }
+REFUSES = {"puts that are refused", "deletes that are refused"}  # a store that says no breaks no promise
 
 
 @pytest.mark.parametrize("lie", first_fast(sorted(LIES, key=lambda lie: "log" not in lie), count=1))
@@ -183,6 +195,33 @@ def test_a_store_that_lies_is_told_where(
     broken = {promise for promise, state in states(report).items() if state in ("broken", "failed")}
     assert broken & expected, report.to_text(all_rows=True)
     assert not report.holds
+    assert lie not in REFUSES or "broken" not in states(report).values(), report.to_text(all_rows=True)
+
+
+def test_a_metastore_that_does_not_answer_is_a_line_and_the_history_s_name_stays_free(
+    s3_server: S3Server, place: str, tmp_path: Path
+) -> None:
+    config = TableWriterConfig(
+        hadoop=s3_server.hadoop_settings(), metastore_uris=("thrift://127.0.0.1:9",), progress="off"
+    )
+    history = tmp_path / "history.jsonl"
+    for _ in range(2):
+        services = Services.without_spark(None, config)
+        report = certify(place, config, services, database=DATABASE, extent=FEW, history=str(history))
+        found = states(report)
+        assert found.pop("the metastore answers") == "failed"
+        assert {promise for promise, state in found.items() if state == "not tried"} == checker.CHECKS.keys()
+        assert {found[promise] for promise in found.keys() - checker.CHECKS.keys()} == {"held"}
+        assert not report.holds
+        assert report.history == ""
+        assert not history.exists()
+
+
+def test_of_a_directory_nothing_is_left(tmp_path: Path) -> None:
+    config = TableWriterConfig(progress="off")
+    report = certify(f"file://{tmp_path}/place", config, None, database=DATABASE, extent=FEW)
+    assert set(states(report).values()) <= {"held", "not tried"}, report.to_text(all_rows=True)
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.name != "place"] == []
 
 
 def test_without_a_metastore_the_store_alone_is_tried(

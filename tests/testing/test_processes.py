@@ -63,7 +63,8 @@ def launched(tmp_path: Path, name: str = "sleeper", command: list[str] = SLEEP) 
 @LINUX_ONLY
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=str)
 def test_a_child_ends_when_its_parent_is_signalled(how: signal.Signals, tmp_path: Path) -> None:
-    parent, pid, _ = start_parent(tmp_path, "time.sleep(600)")
+    # Short sleeps: a signal that comes just before a system call waits for the end of the call.
+    parent, pid, _ = start_parent(tmp_path, "while True: time.sleep(0.1)")
     assert alive(pid)
     parent.send_signal(how)
     parent.wait(10)

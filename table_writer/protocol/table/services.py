@@ -119,6 +119,11 @@ class Services:
             config = replace(config, metastore_uris=tuple(metastore_uri.split(",")))
         return cls(SessionSettings(hadoop=hadoop_without_spark(config)), config)
 
+    @property
+    def has_doubles(self) -> bool:
+        """Whether a double stands for the stores, which no other process reaches."""
+        return self._open_anew is not open_store
+
     def open_table(
         self, name: TableName, require: Callable[[Table | None, TableName, str, str], Table] = require_table
     ) -> OpenTable:
