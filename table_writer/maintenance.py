@@ -1130,9 +1130,11 @@ class Maintenance:
         kills
             How many writers are killed.
         minutes
-            When nothing more is begun; what runs then is ended, and the report says how much was tried. At most 60.
+            After these no further writer is killed, and after 40 % of them no further claim races; what runs then is
+            ended, and the report says how much was tried. At most 60.
         history
-            A file to which the history of writes and reads is written, as JSON lines.
+            A new file for the history of writes and reads, as JSON lines. It is written also after Ctrl-C, and not at
+            all if nothing was written or read.
 
         Returns
         -------

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
 from typing import Any, Final, NoReturn
-from weakref import WeakSet
+from weakref import ref
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,7 +41,7 @@ WITHOUT_NAMES: Final = re.compile(r"_col\d+")  # ORC of Hive before 2.0
 CHAR: Final = re.compile(r"(?<!var)char\(")
 WRITTEN_BY_SPARK: Final = b"org.apache.spark.version"  # of a footer: CHAR was padded as it was written
 LONGEST_WAIT_SECONDS: Final = 1.0  # at the end of the process, for scans that were not read to their end
-_open_files: WeakSet[_OpenFile] = WeakSet()
+_given: Final[list[ref[_OpenFile | _StoredFiles]]] = []  # to pyarrow; what has gone leaves it without Python's help
 
 Found = Mapping[str, tuple[ObjectStore, ObjectInfo]]
 """Files by their URI."""
@@ -111,7 +111,8 @@ def open_dataset(services: Services, name: TableName, where: Any = None) -> Any:
     partitions = services.metastore.get_partitions(table, list(guarantees))
     listed = many(partial(_files_of, services, table), partitions.values())
     found: Found = {uri: file for files in listed for uri, file in files.items()}
-    filesystem = pafs.PyFileSystem(_StoredFiles(found))
+    handler = _StoredFiles(found)
+    filesystem = pafs.PyFileSystem(handler)
     made = partial(file_format.make_fragment, filesystem=filesystem)
     data = pa.schema(list(schema)[: len(schema) - len(table.partition_columns)])
     defaults = existing_defaults(table)
@@ -135,7 +136,9 @@ def open_dataset(services: Services, name: TableName, where: Any = None) -> Any:
         for uri, (_, info) in found_files.items()
     ]
     fragments = many(readable, files)
-    return ds.FileSystemDataset(fragments, schema, file_format, filesystem)
+    dataset = ds.FileSystemDataset(fragments, schema, file_format, filesystem)
+    handler.dataset = ref(dataset)
+    return dataset
 
 
 def _format_of(table: Table) -> str:
@@ -230,14 +233,20 @@ def _require_readable(table: Table, wanted: Any, fragment: Any) -> Any:
 
 
 def _wait_for_readers() -> None:
-    """Let pyarrow's threads drop the files that they hold: one that does so while Python ends aborts the process."""
+    """Let pyarrow's threads drop what they hold of ours: one that does so while Python ends aborts the process."""
     gc.collect()
     end = time.monotonic() + LONGEST_WAIT_SECONDS
-    while len(_open_files) and time.monotonic() < end:
+    while time.monotonic() < end and any(given.is_in_use() for given in (held() for held in list(_given)) if given):
         time.sleep(0.005)
 
 
 atexit.register(_wait_for_readers)
+
+
+def _give(given: _OpenFile | _StoredFiles) -> None:
+    # The callback is a method of C. One in Python could let another thread run before it has ended: this one would then
+    # want to go on while Python ends.
+    _given.append(ref(given, _given.remove))
 
 
 @dataclass(eq=False)
@@ -250,7 +259,10 @@ class _OpenFile:
     closed: bool = False
 
     def __post_init__(self) -> None:
-        _open_files.add(self)
+        _give(self)
+
+    def is_in_use(self) -> bool:
+        return True
 
     def read(self, size: int = -1) -> bytes:
         body = self.store.read_range(self.info, self.position, self.info.size_bytes if size < 0 else size)
@@ -279,6 +291,12 @@ class _StoredFiles(pafs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has
 
     def __init__(self, files: Found) -> None:
         self._files = files
+        self.dataset: ref[Any] | None = None
+        _give(self)
+
+    def is_in_use(self) -> bool:
+        """Return whether pyarrow alone holds it; else the dataset does, until the process has ended."""
+        return self.dataset is None or self.dataset() is None
 
     def get_type_name(self) -> str:
         return "table_writer"

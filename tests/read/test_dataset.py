@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -340,4 +341,20 @@ def test_a_char_that_spark_would_pad_is_refused_where_it_may_be_unpadded(kind: s
 def test_no_thread_of_pyarrow_holds_a_file_when_the_process_ends(orders: Orders) -> None:
     assert orders.read().to_table().num_rows == 8
     dataset._wait_for_readers()
-    assert len(dataset._open_files) == 0
+    assert dataset._given == []
+
+
+def test_the_end_of_a_process_waits_for_what_pyarrow_alone_holds_and_not_for_a_dataset_of_its_own(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset, "LONGEST_WAIT_SECONDS", 600.0)
+    kept = orders.read()
+    fragments = list(kept.get_fragments())
+    dataset._wait_for_readers()
+    assert len(dataset._given) == 1
+    del kept
+    later = threading.Timer(0.3, fragments.clear)  # as a thread of pyarrow does
+    later.start()
+    dataset._wait_for_readers()
+    assert dataset._given == []
+    later.join()

@@ -90,6 +90,11 @@ def test_a_table_that_cannot_be_made_says_why(lake: MemoryLakehouse, partition_b
         lake.create_table("mart.orders", COLUMNS, partition_by=partition_by)
 
 
+def test_what_starts_processes_says_that_they_do_not_reach_it(lake: MemoryLakehouse) -> None:
+    with pytest.raises(InvalidInputError, match="none of them reaches what is in the memory"):
+        lake.maintenance.certify("s3a://memory/proof")
+
+
 def test_neither_spark_nor_a_client_of_a_service_is_imported() -> None:
     job = """
     import sys
