@@ -10,7 +10,8 @@
 ``store``           trials of a store, without a table
 ``page``            the look at a table for its page
 ``certify``         a promise put to the test on a person's store and metastore
-``certify_actors``  the processes of that: writers who are killed, and readers
+``certify_steps``   its steps that take a table: killed writers, recovery, erasure, vacuum
+``certify_actors``  its processes: writers who are killed, and readers
 ``checker``         a judge of their history, which imports nothing of this library
 ``leave``           what is kept of a table, for those who stop using the library
 ==================  ==================================================================
