@@ -1130,7 +1130,7 @@ class Maintenance:
         kills
             How many writers are killed.
         minutes
-            After these no further writer is killed, and after 40 % of them no further claim races; what runs then is
+            After these no further writer is killed, and after two fifths of them no further claim races; what runs then is
             ended, and the report says how much was tried. At most 60.
         history
             A new file for the history of writes and reads, as JSON lines. It is written also after Ctrl-C, and not at
