@@ -1,4 +1,4 @@
-"""The kinds of stores that this library writes to. A new one is its own package and one line here."""
+"""The kinds of stores that this library writes to. A new one is its own package, an import and a name here."""
 
 from __future__ import annotations
 
