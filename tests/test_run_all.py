@@ -96,9 +96,9 @@ def test_of_several_failures_the_first_is_raised_and_the_others_are_logged(caplo
     both_started, first_failed = threading.Barrier(2), threading.Event()
 
     def do(item: int) -> None:
-        both_started.wait(5)
+        both_started.wait(60)
         if item == 1:
-            first_failed.wait(5)
+            first_failed.wait(60)
             time.sleep(0.05)
             raise StorageError("second")
         first_failed.set()
@@ -113,7 +113,7 @@ def test_items_in_flight_are_waited_for_before_the_first_compensation() -> None:
     others_started, events = threading.Barrier(3), []
 
     def do(item: int) -> None:
-        others_started.wait(5)
+        others_started.wait(60)
         if item == 0:
             raise StorageError("no")
         time.sleep(0.1)

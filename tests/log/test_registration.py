@@ -198,7 +198,7 @@ def test_its_own_object_is_put_again_by_a_thread_that_no_process_waits_for() -> 
     with Registration(store, plan, {"host": "here"}, heartbeat_seconds=0.001):
         (thread,) = (one for one in threading.enumerate() if one.name == f"heartbeat-{plan.write_id}")
         first = store.get(key)
-        assert again.wait(10)
+        assert again.wait(60)
         stored = store.get(key)
     assert set(put) == {key}
     assert thread.daemon

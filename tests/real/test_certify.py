@@ -282,7 +282,7 @@ def test_ctrl_c_and_the_command_s_sigterm_take_everything_away(
             time.sleep(0.2)
         time.sleep(3)
         process.send_signal(how)
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
     assert process.returncode == code
     assert tables_of(address) == []
     left = [key for key in left_behind(s3_server) if not key.endswith("/")]  # a late call makes a directory

@@ -86,7 +86,7 @@ def race(calls: Sequence[Callable[[], object]]) -> list[object]:
     start = threading.Barrier(len(calls))
 
     def run(call: Callable[[], object]) -> object:
-        start.wait(10)
+        start.wait(60)
         return call()
 
     return in_parallel([lambda call=call: run(call) for call in calls], len(calls))
