@@ -184,7 +184,7 @@ def test_a_key_that_is_there_twice_or_is_no_column_publishes_nothing(mart: Spark
         ({"save_args": {"schema": "evolv"}}, "expected one of strict"),
         ({"save_args": {"format": "delta"}}, "only its own writer"),
         ({"save_args": {"checks": ["no.such.check"]}}, "names nothing that can be imported"),
-        ({"write_mode": "upsert", "table_pk": ["id"], "save_args": {"schema": "evolve"}}, "save_args has no schema"),
+        ({"write_mode": "upsert", "table_pk": ["id"], "save_args": {"if_empty": "drop"}}, "save_args has no if_empty"),
     ],
     ids=str,
 )

@@ -131,9 +131,16 @@ WRITE_ERRORS = {
 def test_only_what_a_retry_can_help_is_retried(error: type[TableWriterError]) -> None:
     state = Failed(data=error("it failed"))
     assert retry_can_help(write_table, None, state) is WRITE_ERRORS[error]
-    of_vacuum = error in {StorageError, MetastoreError, OutcomeUnknownError}
-    assert vacuum_tables.retry_condition_fn(vacuum_tables, None, state) is of_vacuum
     assert retry_can_help(write_table, None, Failed(data=RuntimeError("of Spark")))
+
+
+VACUUM_ERRORS = {StorageError: True, MetastoreError: True, OutcomeUnknownError: True, InvalidInputError: False}
+
+
+@pytest.mark.parametrize("error", VACUUM_ERRORS, ids=lambda error: error.code)
+def test_a_vacuum_is_retried_also_if_an_outcome_is_unknown(error: type[TableWriterError]) -> None:
+    state = Failed(data=error("it failed"))
+    assert vacuum_tables.retry_condition_fn(vacuum_tables, None, state) is VACUUM_ERRORS[error]
 
 
 @pytest.mark.parametrize(("error", "tries"), [(ConflictError, 3), (OutcomeUnknownError, 1)])
