@@ -1130,8 +1130,8 @@ class Maintenance:
         kills
             How many writers are killed.
         minutes
-            After these no further writer is killed, and after two fifths of them no further claim races; what runs then is
-            ended, and the report says how much was tried. At most 60.
+            After two fifths of these no further race begins, and after all of them no further writer is killed. What
+            comes after that is still done, and the report says how much was tried. At most 60.
         history
             A new file for the history of writes and reads, as JSON lines. It is written also after Ctrl-C, and not at
             all if nothing was written or read.

@@ -129,7 +129,7 @@ MANUALS: Final[Mapping[str, Manual]] = {
         examples={
             "erasure mart.users --write-id 20240102T030405-62ea350e97a31ae4": "what is gone, and what is not",
             "erasure mart.users --json": "of the newest erasure, to be kept",
-            "erasure mart.users mart.orders --predicate-sha256 9f86d08": "of one predicate, after the vacuum",
+            "erasure mart.users mart.orders --predicate-sha256 HASH": "of one predicate, after the vacuum",
         },
         note="Reads only.",
         see_also=("erase", "vacuum", "history"),
@@ -199,7 +199,7 @@ MANUALS: Final[Mapping[str, Manual]] = {
     ),
     "certify": Manual(
         examples={
-            "certify s3://bucket/prefix --metastore-uri thrift://host:9083": "store and metastore, in 15 minutes",
+            "certify s3://bucket/prefix --metastore-uri thrift://host:9083": "store and metastore, in some minutes",
             "certify s3://bucket/prefix": "the store alone, where no metastore is named",
             "certify s3://bucket/prefix --history history.jsonl --json": "with the history, for a checker of your own",
         },

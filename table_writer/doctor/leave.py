@@ -21,7 +21,7 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {  # by the directory, or the file
     "owner.json": ("whose files these are", DELETE),
     "checkpoint.json": ("where the log is read from", DELETE),
     "names": ("names of writes that callers have given", DELETE),
-    "empty": ("placeholders that no partition points to", VACUUM),
+    "empty": ("rows of another tool, in partitions that were empty; a vacuum takes the replaced ones", LOOK),
     "writes": ("registrations of writes at work", VACUUM),
     "staged": ("records of staged writes", VACUUM),
     "turns": ("turns of calls that have lost an attempt", VACUUM),

@@ -107,7 +107,7 @@ class LeaveReport(
             yield f"{counted(self.staged, 'staged write')}: `table-writer staged {self.table}` names them; discard them"
         if not self.is_ready:
             rest = f"`table-writer vacuum {self.table} --older-than 0 --force`"
-            yield f"once no writer is at work, and no query that began before: {rest} deletes the rest"
+            yield f"when no write and no query is running: {rest} deletes what is listed as vacuum"
         if self.recovered:
             yield (
                 f"version {few(self.recovered)} was recovered: its own call may still come, for two days. Keep the log"

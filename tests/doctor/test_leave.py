@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from table_writer.config import TableWriterConfig
@@ -70,3 +72,24 @@ def test_what_others_have_put_there_is_not_ours_and_placeholders_are_not_named_f
     assert fates[f"{world.layout.own}probe-1f"] == "delete at last"
     assert fates[str(world.layout.all_placeholders).rstrip("/")] == "stays"
     assert not any(place.endswith(("empty", "data")) for place, fate in fates.items() if fate == "delete at last")
+
+
+@pytest.mark.parametrize(("how", "left"), [("dropped", {"not ours"}), ("moved", {"not ours"}), ("replaced", set())])
+def test_what_another_tool_has_put_into_a_placeholder_does_not_keep_anybody_from_leaving(
+    how: str, left: set[str]
+) -> None:
+    world = World(config=TableWriterConfig(progress="off"))
+    world.write({"d1": frozenset({1})})
+    placeholder = world.layout.placeholder("w", ("d3",))
+    world.pointed_by_another_tool("d3", str(placeholder))
+    world.store.put(f"{placeholder.key}part-0", b"[3]")
+    if how == "dropped":
+        world.dropped_by_another_tool("d3")
+    elif how == "moved":
+        world.pointed_by_another_tool("d3", f"{world.layout.root}elsewhere/")
+    else:
+        world.write({"d3": frozenset({4})})
+    world.keeper.vacuum(str(world.name), older_than=timedelta(0), force=True)
+    report = looked_at(world)
+    assert {holding.fate for holding in report.holdings if holding.location.endswith("empty")} == left
+    assert report.is_ready
