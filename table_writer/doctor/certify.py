@@ -7,6 +7,8 @@ all objects are below a name of their own, and are taken away at the end.
 from __future__ import annotations
 
 import json
+import logging
+import math
 import multiprocessing
 import platform
 import secrets
@@ -39,6 +41,8 @@ from table_writer.storage.kinds import kind_of, settings_for
 from table_writer.storage.object_store import ObjectStore, many, open_store
 from table_writer.storage.proof import Probe, RefutedError, probe_below, race, try_store
 from table_writer.version import __version__
+
+logger = logging.getLogger(__name__)
 
 MOST_MINUTES: Final = 60.0
 SHARE_OF_RACES: Final = 0.4  # of the minutes, with the contract: the rest is for writers
@@ -151,7 +155,9 @@ class _Run:
                 self.proofs += [Proof(promise=text, state=NOT_TRIED, message=why) for text in checker.CHECKS]
         finally:
             with handled(signal.SIG_IGN, *ENDING):  # a second Ctrl-C waits until all is taken away
-                self._prove("nothing is left behind", partial(self._cleaned, name, met))
+                is_clean = self._prove("nothing is left behind", partial(self._cleaned, name, met))
+            if not is_clean:
+                logger.warning("%s", self.proofs[-1].message)  # after a Ctrl-C nobody gets the report
 
     def _ends(self, share: float) -> float:
         return self._began + share * 60 * self.extent.minutes
@@ -171,7 +177,9 @@ class _Run:
         return state == HELD
 
     def _answer(self, services: Services) -> str:
-        self.metastore = " is Hive ".join(filter(None, (services.metastore.uri, services.metastore.server_version())))
+        self.metastore = services.metastore.uri
+        if version := services.metastore.server_version():
+            self.metastore += f" is Hive {version}"
         return self.metastore
 
     def _contract(self) -> None:
@@ -227,6 +235,16 @@ class _Run:
         """Let the checker judge the history."""
         history, judgements = checker.judge(self.events)
         seen = f"{len(history.writes):,} writes, {len(history.reads):,} reads"
+        if split := split_reads(history):
+            self.notes.append(
+                f"{counted(len(split), 'read')} saw a write in some of its partitions, and not yet in others"
+                f" ({few(split, most=1)}): the metastore's database lets them, or the metastore has switched in steps"
+            )
+        if any(broken for _, broken in judgements.values()):
+            self.notes.append(
+                "a call to the metastore counts as lost after 5 seconds here, unless --metastore-timeout says how many;"
+                " one that stalls for longer breaks promises that it would keep with the usual 120"
+            )
         for promise, (state, broken) in judgements.items():
             message = f"{counted(len(broken), 'time')}: {few(broken, most=2)}" if broken else seen
             self.proofs.append(Proof(promise=promise, state=state, message=message))
@@ -248,8 +266,13 @@ class _Run:
         store = self.open_store()
         uploads = attempt(f"uploads below {self.root} cannot be aborted", lambda: self._abort(store), 0)
         objects = attempt(f"objects below {self.root} cannot be deleted", lambda: self._delete(store), 0)
+        is_there = services is not None and attempt(
+            f"table {name} cannot be looked for", lambda: services.metastore.get_table(name), None
+        )
         if refused:
             raise UntriedError(f"something is left behind, so delete it: {'; '.join(refused)}")
+        if is_there:
+            raise BrokenError(f"the metastore says that table {name} is dropped, and has it still: drop it")
         kinds = {"objects": store.list(self.root.key), "uploads": store.list_uploads(self.root.key)}
         if left := [kind for kind, found in kinds.items() if any(found)]:
             raise BrokenError(
@@ -275,6 +298,23 @@ class _Run:
             with suppress(TableWriterError):  # it stays as an empty name
                 store.delete([directory])
         return len(found)
+
+
+def split_reads(history: checker.History) -> list[str]:
+    """Name the reads that surely saw half of a write: a later read has found it where they did not."""
+    shown = {(view.read["t"], view.partition, write.name) for view in history.views for write in view.writes}
+    last_seen: dict[tuple[str, str], float] = {}  # by partition and write: when the last read began that shows it
+    for view in history.views:
+        last_seen |= {(view.partition, write.name): view.read["began"] for write in view.writes}
+    split = {
+        view.read["t"]: f"{write.name} in {view.partition} and not in {partition}"
+        for view in history.views
+        for write in view.writes
+        for partition in write.rows
+        if (view.read["t"], partition, write.name) not in shown
+        and last_seen.get((partition, write.name), -math.inf) > view.read["t"]
+    }
+    return [split[at] for at in sorted(split)]
 
 
 def _raced(probe: Probe, number: int, ends: float) -> int:

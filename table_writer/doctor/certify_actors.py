@@ -16,9 +16,15 @@ import pyarrow as pa
 
 from table_writer.arrow.writer import ArrowWriter
 from table_writer.config import TableWriterConfig
-from table_writer.errors import LostResponseError, OutcomeUnknownError, PartlyPublishedError, TableWriterError
+from table_writer.errors import (
+    InvalidInputError,
+    LostResponseError,
+    OutcomeUnknownError,
+    PartlyPublishedError,
+    TableWriterError,
+)
 from table_writer.read.dataset import read_arrow
-from table_writer.storage.object_store import SourceChangedError
+from table_writer.storage.object_store import SourceChangedError, UnorderedListingError
 
 OVERWRITTEN: Final = ("o0", "o1", "o2", "o3")  # partitions
 APPENDED: Final = "a"  # a partition that nobody overwrites
@@ -36,34 +42,41 @@ def rows_of(write: str, partitions: Mapping[str, int]) -> pa.Table:
     return pa.table({"id": [text for text, _ in pairs], "part": [partition for _, partition in pairs]})
 
 
-def write_once(writer: ArrowWriter, table: str, tell: Tell, write: str, kind: str, partitions: Sequence[str]) -> str:
-    """Make one write, and tell how it began and ended; returns why it was not published, empty if it was."""
+def is_damage(failure: BaseException) -> bool:
+    """Return whether what was stored is not there, or is not what was written; else a service has not answered."""
+    if isinstance(failure, OSError) and failure.errno is None:  # pyarrow's, of a file that is none
+        return not isinstance(failure, ConnectionError | TimeoutError)
+    found = InvalidInputError | SourceChangedError | UnorderedListingError | FileNotFoundError | pa.ArrowException
+    return isinstance(failure, found)
+
+
+def write_once(
+    writer: ArrowWriter, table: str, tell: Tell, write: str, kind: str, partitions: Sequence[str]
+) -> TableWriterError | None:
+    """Make one write, and tell how it began and ended; returns the error with which it was not published."""
     counts = dict.fromkeys(partitions, ROWS)
     tell({"event": "begin", "write": write, "kind": kind, "rows": counts})
     call = writer.overwrite_partitions if kind == "overwrite" else writer.append
     try:
         call(rows_of(write, counts), table)
     except TableWriterError as error:  # but for some of them, each promises that nothing is published
-        outcome, note = (
-            "unknown" if isinstance(error, UNKNOWN) else "refused",
-            f"{type(error).__name__}: {error.message}",
-        )
-    else:
-        outcome, note = "published", ""
-    tell({"event": outcome, "write": write, "note": note})
-    return note
+        outcome = "unknown" if isinstance(error, UNKNOWN) else "refused"
+        why = f"{type(error).__name__}: {error.message}"
+        tell({"event": outcome, "write": write, "error": why, "damaged": is_damage(error)})
+        return error
+    tell({"event": "published", "write": write})
+    return None
 
 
 def read_once(config: TableWriterConfig, table: str, tell: Tell) -> str:
     """Read the table, and tell what was found; returns why it could not be read, empty if it could."""
-    began, rows, error, is_missing = time.monotonic(), dict[str, list[str]](), "", False
+    began, rows, error, damaged = time.monotonic(), dict[str, list[str]](), "", False
     try:
         for row in read_arrow(table, config=config).to_table().to_pylist():
             rows.setdefault(row["part"], []).append(str(row["id"]))
     except (TableWriterError, OSError, pa.ArrowException) as failure:
-        error = f"{type(failure).__name__}: {failure}"
-        is_missing = isinstance(failure, SourceChangedError | FileNotFoundError)
-    tell({"event": "read", "began": began, "rows": {} if error else rows, "error": error, "missing": is_missing})
+        error, damaged = f"{type(failure).__name__}: {failure}", is_damage(failure)
+    tell({"event": "read", "began": began, "rows": {} if error else rows, "error": error, "damaged": damaged})
     return error
 
 
@@ -77,7 +90,8 @@ def writes(config: TableWriterConfig, table: str, name: str, told: Connection) -
             appends = chance.random() < 0.4
             others = chance.sample(OVERWRITTEN, 1 if appends else 2)
             chosen = (APPENDED, *others) if appends else tuple(others)
-            if write_once(writer, table, tell, f"{name}-{number}", "append" if appends else "overwrite", chosen):
+            kind = "append" if appends else "overwrite"
+            if write_once(writer, table, tell, f"{name}-{number}", kind, chosen) is not None:
                 time.sleep(BACK_OFF_SECONDS)
 
 
@@ -92,7 +106,6 @@ def reads(config: TableWriterConfig, table: str, name: str, told: Connection) ->
 @contextmanager
 def _telling(name: str, told: Connection) -> Iterator[Tell]:
     """Yield what tells the certification of an event; a fault of this process is told as its last one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the certification ends its processes itself
 
     def tell(event: Event) -> None:
         told.send({**event, "t": time.monotonic(), "actor": name})
@@ -101,7 +114,7 @@ def _telling(name: str, told: Connection) -> Iterator[Tell]:
         yield tell
     except Exception as fault:  # noqa: BLE001  # whatever it is, somebody has to know
         of_ours = not isinstance(fault, TableWriterError | OSError)
-        tell({"event": "fault", "note": f"{type(fault).__name__}: {fault}", "of_ours": of_ours})
+        tell({"event": "fault", "error": f"{type(fault).__name__}: {fault}", "of_ours": of_ours})
 
 
 class Actor:
@@ -120,7 +133,12 @@ class Actor:
         self._told, theirs = multiprocessing.get_context("spawn").Pipe()
         spawned = multiprocessing.get_context("spawn").Process
         self._process = spawned(target=work, args=(config, table, name, theirs), daemon=True)
-        self._process.start()
+        # Ctrl-C is for the certification, which ends its processes itself: they inherit that it does not reach them.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         theirs.close()
         self._begun = threading.Semaphore(0)  # released by each event
         self._listening = threading.Thread(target=self._listen, daemon=True)

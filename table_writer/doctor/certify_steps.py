@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import pyarrow as pa
@@ -20,10 +20,21 @@ import pyarrow.parquet as pq
 
 from table_writer.arrow.writer import ArrowWriter
 from table_writer.config import TableWriterConfig
-from table_writer.doctor.certify_actors import APPENDED, OVERWRITTEN, Actor, Event, read_once, reads, write_once, writes
-from table_writer.errors import counted, few
+from table_writer.doctor.certify_actors import (
+    APPENDED,
+    OVERWRITTEN,
+    Actor,
+    Event,
+    is_damage,
+    read_once,
+    reads,
+    write_once,
+    writes,
+)
+from table_writer.errors import TableWriterError, counted, few
 from table_writer.jobs.certificate import erasure_report
 from table_writer.mirrors import follow as mirrors
+from table_writer.model.defaults import METASTORE_TIMEOUT_SECONDS
 from table_writer.model.entry import Erasure
 from table_writer.model.location import Location
 from table_writer.model.table import TableName
@@ -76,7 +87,8 @@ class Meeting:
     def config(self) -> TableWriterConfig:
         """The settings of the processes, which have no session, and tell nobody but this one."""
         config = self.services.config
-        timeout = min(METASTORE_SECONDS, config.metastore_timeout_seconds)
+        is_chosen = config.metastore_timeout_seconds != METASTORE_TIMEOUT_SECONDS
+        timeout = config.metastore_timeout_seconds if is_chosen else METASTORE_SECONDS
         return replace(
             config,
             hadoop={**self.services.session.hadoop, **config.hadoop},
@@ -102,7 +114,7 @@ class Meeting:
 
     def steps(self) -> dict[str, Callable[[], str]]:
         """Return what is tried, in turn; each builds on those before it."""
-        return {
+        steps = {
             "first rows are written": self._first_rows,
             "writers are killed while others read": self._killed,
             "what is in doubt is resolved": self._resolved,
@@ -110,6 +122,7 @@ class Meeting:
             "a vacuum deletes what nobody reads": self._vacuumed,
             "an erasure is certified": self._erased,
         }
+        return {promise: partial(_refuting, step) for promise, step in steps.items()}
 
     def _tell(self, event: Event) -> None:
         self.events.append({**event, "t": time.monotonic(), "actor": OURS})
@@ -119,9 +132,9 @@ class Meeting:
 
     def _publish(self, write: str, *partitions: str) -> None:
         """Make one write; it is an error if it is not published."""
-        note = write_once(self._writer, str(self.name), self._tell, write, "overwrite", partitions)
-        if note:
-            raise UntriedError(f"write {write!r} was not published: {note}")
+        failure = write_once(self._writer, str(self.name), self._tell, write, "overwrite", partitions)
+        if failure is not None:
+            raise failure
 
     def _first_rows(self) -> str:
         self._publish("first", *OVERWRITTEN, APPENDED)
@@ -129,7 +142,7 @@ class Meeting:
 
     def _killed(self) -> str:
         """Kill writers at random moments, until enough are, or the time is over."""
-        chance, events = random.Random(str(self.name)), self.events  # noqa: S311  # a schedule, no secret
+        chance = random.Random(str(self.name))  # noqa: S311  # a schedule, no secret
         current().count("killed writers", self.kills)
         killed = 0
         with self._acting() as start:
@@ -147,16 +160,23 @@ class Meeting:
                     killed += 1
                     current().advance()
             self._wait_for_publishes()
+        return self._tally(killed)
+
+    def _tally(self, killed: int) -> str:
+        """Say what has happened; an error if the processes could not do what they were to do."""
+        events = self.events
         if faults := self._faults(of_ours=True):
             raise BrokenError(f"a process has failed by a fault of this library: {faults}")
         if faults := self._faults():
             raise UntriedError(f"a process could not go on: {faults}")
+        if damaged := [event["error"] for event in events if event.get("damaged")]:
+            raise BrokenError(f"{counted(len(damaged), 'call')} did not find what was stored: {few(damaged, most=1)}")
         in_doubt = sum(event["event"] == "killed" for event in events)
         if not in_doubt:
             raise UntriedError("no writer was killed in the middle of a write")
         if lacking := self._lacking():
-            notes = [event["note"] for event in events if event.get("note")]
-            raise UntriedError(f"no {' and no '.join(lacking)} was published; {few(notes, most=1)}")
+            errors = [event["error"] for event in events if event.get("error")]
+            raise UntriedError(f"no {' and no '.join(lacking)} was published; {few(errors, most=1)}")
         failed_reads = [event["error"] for event in events if event["event"] == "read" and event["error"]]
         if failed_reads:
             self.notes.append(f"{counted(len(failed_reads), 'read')} failed, the first with {failed_reads[0]}")
@@ -189,7 +209,7 @@ class Meeting:
 
     def _faults(self, *, of_ours: bool = False) -> str:
         faults = [event for event in list(self.events) if event["event"] == "fault"]
-        return "; ".join(event["note"] for event in faults if event["of_ours"] or not of_ours)
+        return "; ".join(event["error"] for event in faults if event["of_ours"] or not of_ours)
 
     def _usual_seconds(self) -> float:
         """Return how long a write takes, by those that have ended: a kill may hit any moment of it."""
@@ -266,7 +286,8 @@ class Meeting:
         ]
         if stale:
             raise BrokenError(
-                f"the store says that {counted(len(stale), 'object')} are deleted, and lists {few(stale, most=2)}"
+                f"no partition points to {counted(len(stale), 'object')} that a vacuum has deleted, or did not find:"
+                f" {few(stale, most=2)}"
             )
         for _ in range(LAST_READS):
             self._read()
@@ -286,6 +307,16 @@ class Meeting:
         return "; ".join([f"gone: {counted(len(certificate.objects), 'object')}", *of_the_bucket])
 
 
+def _refuting(step: Callable[[], str]) -> str:
+    """Take a step; what was stored and is not there, or is not what was written, has broken it."""
+    try:
+        return step()
+    except (TableWriterError, OSError, pa.ArrowException) as failure:
+        if is_damage(failure):
+            raise BrokenError(f"what was stored is not what is found: {failure}") from failure
+        raise
+
+
 def _holders(store: ObjectStore, objects: Sequence[ObjectInfo]) -> list[str]:
     """Return the keys of the objects that hold the text that is to go."""
     return [key for key in many(lambda info: info.key if _holds(store, info.key) else "", objects) if key]
@@ -297,8 +328,5 @@ def _holds(store: ObjectStore, key: str) -> bool:
         return False
     if not key.endswith(".parquet"):
         return f"{ERASED}/".encode() in stored.body
-    try:
-        values = pq.read_table(io.BytesIO(stored.body), columns=["id"]).column("id").to_pylist()
-    except pa.ArrowException as corrupt:
-        raise BrokenError(f"{key}, which was written whole, cannot be read: {corrupt}") from corrupt
+    values = pq.read_table(io.BytesIO(stored.body), columns=["id"]).column("id").to_pylist()
     return any(value.startswith(f"{ERASED}/") for value in values)

@@ -3,12 +3,12 @@
 A history is a file of JSON lines. Each line is an event with its time ``t``, in seconds of one clock:
 
 ``begin``      a write begins: ``write`` is its name, ``kind`` is ``overwrite`` or ``append``, and ``rows`` says how
-               many rows it has for each partition; a row's text is the write's name, a slash and a number
+               many rows it has for each partition; a row's text is the write's name, a slash and a number from 0 on
 ``published``  the writer was told that its ``write`` is published
 ``refused``    the writer was told that nothing of its ``write`` is published, or ever will be
 ``unknown``    the writer was told that nobody knows; ``killed``: its process was ended; ``fault``: it failed by itself
-``read``       a reader who began at ``began`` has read ``rows``: texts by partition; or it has met an ``error``, and
-               ``missing`` says that a file was not there to which it was pointed
+``read``       a reader who began at ``began`` has read ``rows``: texts by partition; or it has met an ``error``. It is
+               ``damaged``, as a refused write may be, if what was stored is not there, or is not what was written
 ``settled``    every write has ended, and what was in doubt is resolved: nothing may change any more
 ``gone``       every object was looked through for the text ``mark``, and ``found`` names those that hold it
 
@@ -30,8 +30,6 @@ from typing import Any, NamedTuple
 Event = Mapping[str, Any]
 Check = Callable[["History"], Iterator[str]]
 Rows = Mapping[str, list[str]]  # by the name of their write
-SHOWN = 5
-LEAST_READS = 3
 EVENTS = {"begin", "published", "refused", "killed", "unknown", "fault", "read", "settled", "gone"}
 
 
@@ -98,7 +96,8 @@ class History:
             place = f"partition {partition}, read from {read['began']:.3f} to {read['t']:.3f}"
             by_name = by_partition.get(partition, {})
             writes = [self.writes[name] for name in sorted(by_name) if name in self.writes]
-            self.views.append(View(partition, place, read, by_name, writes))
+            since = max(read["began"], *(write.began for write in writes), -math.inf)
+            self.views.append(View(partition, place, read, since, by_name, writes))
 
 
 class View(NamedTuple):
@@ -107,6 +106,7 @@ class View(NamedTuple):
     partition: str
     place: str  # says which partition of which read it is
     read: Event
+    since: float  # it shows the partition at a moment from here on: after it began, and after each write that it shows
     rows: Rows
     writes: list[Write]
 
@@ -118,7 +118,7 @@ def base_of(writes: Iterable[Write]) -> str:
 
 def whole(history: History) -> Iterator[str]:
     """Of each write a reader sees all rows of a partition or none, and each once; nobody's rows are made up."""
-    for partition, place, read, by_name, _ in history.views:
+    for partition, place, read, _, by_name, _ in history.views:
         for name, rows in by_name.items():
             write = history.writes.get(name)
             if write is None or write.began > read["t"]:
@@ -130,7 +130,7 @@ def whole(history: History) -> Iterator[str]:
 
 def old_or_new(history: History) -> Iterator[str]:
     """A partition holds the rows of one overwrite, and of appends that came to them; never a mixture."""
-    for partition, place, _, _, writes in history.views:
+    for partition, place, _, _, _, writes in history.views:
         overwrites = [write for write in writes if write.kind == "overwrite"]
         if len(overwrites) > 1:
             yield f"{place}: rows of {' and of '.join(write.name for write in overwrites)} at once"
@@ -142,46 +142,47 @@ def old_or_new(history: History) -> Iterator[str]:
 def none_lost(history: History) -> Iterator[str]:
     """What was done before a read began is in it, unless an overwrite that may have come later replaced it."""
     writes_of = {name: [write for write in history.writes.values() if name in write.rows] for name in history.names}
-    for partition, place, read, rows, writes in history.views:
-        for write in writes_of[partition]:
-            is_missing = write.name not in rows and write.is_done(partition, read["began"])
-            if is_missing and not any(other.may_replace(write, partition) for other in writes):
+    beside = {(view.partition, write.name, base_of(view.writes)) for view in history.views for write in view.writes}
+    for partition, place, _, since, rows, writes in history.views:
+        base = base_of(writes)
+        for write in (write for write in writes_of[partition] if write.name not in rows):
+            had_it = (partition, write.name, base) in beside  # the append has come to that base, not before it
+            is_replaced = base and not had_it and history.writes[base].may_replace(write, partition)
+            if write.is_done(partition, since) and not is_replaced:
                 yield f"{place}: no rows of {write.name}, which was done by {write.done[partition]:.3f}"
 
 
 def never_back(history: History) -> Iterator[str]:
     """What a reader has seen replaced, or added, no later reader sees undone."""
-    for _, views in itertools.groupby(history.views, key=lambda view: view.partition):
-        first_end: dict[str, float] = {}  # of a read of each base
-        left_end: dict[str, float] = {}  # of a read that has seen another base, after that one had ended
+    for partition, views in itertools.groupby(history.views, key=lambda view: view.partition):
+        overwrites = [write for write in history.writes.values() if write.kind == "overwrite"]
+        done_at = {"": -math.inf, **{write.name: write.done.get(partition, math.inf) for write in overwrites}}
+        left_end: dict[str, float] = {}  # of the first read without a base that was done before: it was replaced
         base_with: dict[str, tuple[str, float]] = {}  # by append: the base that it was first seen on, and when
-        for _, place, read, _, writes in views:
+        for _, place, read, since, _, writes in views:
             base = base_of(writes)
-            if read["began"] > left_end.get(base, math.inf):
+            if since > left_end.get(base, math.inf):
                 yield f"{place}: {base or 'no overwrite'} again, after another one"
-            for other in (other for other, ended in first_end.items() if other != base and read["began"] > ended):
+            for other in (other for other, done in done_at.items() if other != base and since > done):
                 left_end.setdefault(other, read["t"])
-            first_end.setdefault(base, read["t"])
             appended = {write.name for write in writes if write.kind == "append"}
             for name in appended:
                 if base_with.setdefault(name, (base, read["t"]))[0] != base:
                     yield f"{place}: {name} beside {base or 'no overwrite'}, and beside another one before"
             for name, (first_base, ended) in base_with.items():
-                if name not in appended and first_base == base and read["began"] > ended:
+                if name not in appended and first_base == base and since > ended:
                     yield f"{place}: {name} is gone, and nothing has replaced it"
 
 
 def refused_is_never_seen(history: History) -> Iterator[str]:
     """Nobody sees a row of a write whose caller was told that nothing of it is published."""
-    for _, place, _, _, writes in history.views:
+    for _, place, _, _, _, writes in history.views:
         yield from (f"{place}: {write.name}, which was refused" for write in writes if write.outcome == "refused")
 
 
 def readable(history: History) -> Iterator[str]:
-    """No file that a reader was pointed to is missing."""
-    for event in history.events:
-        if event["event"] == "read" and event.get("missing"):
-            yield f"read from {event['began']:.3f} to {event['t']:.3f}: {event['error']}"
+    """Whatever a reader or a writer is pointed to is there, as it was written."""
+    yield from (f"at {event['t']:.3f}: {event['error']}" for event in history.events if event.get("damaged"))
 
 
 def resolved_stays(history: History) -> Iterator[str]:
@@ -201,28 +202,27 @@ def resolved_stays(history: History) -> Iterator[str]:
 
 def erased_is_gone(history: History) -> Iterator[str]:
     """No object holds what was erased, once its certificate is complete."""
-    for event in (event for event in history.events if event["event"] == "gone"):
-        yield from (f"{key} holds {event['mark']}" for key in event["found"])
+    yield from (f"{key} holds {e['mark']}" for e in history.events if e["event"] == "gone" for key in e["found"])
 
 
-CHECKS: Mapping[str, tuple[Check, str, int]] = {  # each with the event, and the reads after it, that it needs
-    "each write is seen whole": (whole, "published", LEAST_READS),
-    "readers see old rows or new rows": (old_or_new, "published", LEAST_READS),
-    "no published row is lost": (none_lost, "published", LEAST_READS),
-    "no reader goes back": (never_back, "published", LEAST_READS),
-    "what was refused is never seen": (refused_is_never_seen, "refused", LEAST_READS),
-    "no live file is deleted": (readable, "published", LEAST_READS),
-    "what is resolved stays": (resolved_stays, "settled", LEAST_READS),
-    "what is erased is gone": (erased_is_gone, "gone", 0),
+CHECKS: Mapping[str, tuple[Check, tuple[str, int, int]]] = {  # each with what it needs: events, and reads after them
+    "each write is seen whole": (whole, ("published", 1, 3)),
+    "readers see old rows or new rows": (old_or_new, ("published", 2, 3)),
+    "no published row is lost": (none_lost, ("published", 1, 3)),
+    "no reader goes back": (never_back, ("published", 2, 3)),
+    "what was refused is never seen": (refused_is_never_seen, ("refused", 1, 3)),
+    "nothing live is deleted or damaged": (readable, ("published", 1, 3)),
+    "what is resolved stays": (resolved_stays, ("settled", 1, 3)),
+    "what is erased is gone": (erased_is_gone, ("gone", 1, 0)),
 }
 
 
 def judge(events: Iterable[Event]) -> tuple[History, dict[str, tuple[str, list[str]]]]:
     """Return the history, and of each promise whether it held, was broken or not tried, with what has broken it."""
     history, found = History(events), {}
-    for promise, (check, kind, reads) in CHECKS.items():
-        broken, first = list(check(history)), min((e["t"] for e in history.events if e["event"] == kind), default=None)
-        is_tried = first is not None and sum(read["began"] >= first for read in history.reads) >= reads
+    for promise, (check, (kind, count, reads)) in CHECKS.items():
+        broken, times = list(check(history)), [event["t"] for event in history.events if event["event"] == kind]
+        is_tried = len(times) >= count and sum(read["began"] >= times[count - 1] for read in history.reads) >= reads
         found[promise] = "broken" if broken else "held" if is_tried else "not tried", broken
     return history, found
 
@@ -234,15 +234,15 @@ def main(paths: Sequence[str]) -> int:
         try:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
             history, found = judge(json.loads(line) for line in lines if line.strip())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             print(f"{path} is no history: {error!r}")
-            states.add("no history")
+            states |= {"no history"}
             continue
         counts = Counter(event["event"] for event in history.events)
         print(f"{path}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
         for promise, (state, broken) in found.items():
-            print(f"  {state.upper() if broken else state:11}{promise}", *broken[:SHOWN], sep="\n             ")
-        states |= {state for state, _ in found.values()} if history.reads else {"no history"}
+            print(f"  {state.upper() if broken else state:11}{promise}", *broken[:5], sep="\n             ")
+        states |= {state for state, _ in found.values()} - {"not tried"} or {"no history"}
     return 1 if "broken" in states else 2 if "no history" in states else 0
 
 

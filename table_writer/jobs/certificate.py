@@ -216,8 +216,15 @@ def _in_writes(erased: Erased) -> Iterator[Finding]:
     traces = erased.traces
     for write_id in sorted(traces.unclaimed_ids(history) | (given_up & traces.seen_ids)):
         registered = traces.registered.get(write_id)
+        if registered is None and write_id not in traces.uploads and not _has_files(erased.opened, write_id):
+            continue
         if write_id in given_up or registered is None or registered.base_version < claimed:
             yield left(f"write {write_id} is not published, and its files were not looked through")
+
+
+def _has_files(opened: OpenTable, write_id: str) -> bool:
+    """Return whether files are left of a write: SeaweedFS lists directories of which nothing is left."""
+    return any(opened.store.list(opened.layout.data(write_id).key))
 
 
 def _brought_by(erased: Erased, entry: LogEntry) -> Iterator[str]:

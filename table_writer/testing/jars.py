@@ -110,6 +110,8 @@ _HIVE_RELEASES: Final = {
             "org.apache.commons:commons-dbcp2:2.12.0",
             "commons-collections:commons-collections:3.2.2",
             "commons-beanutils:commons-beanutils:1.9.4",  # for SHOW TABLES
+            "org.pac4j:pac4j-core:4.5.8",  # for HTTP, and for its tokens:
+            "com.nimbusds:nimbus-jose-jwt:9.37.3",
         ),
         own_jars=("org.apache.hive:hive-exec:4.2.0", "org.apache.hadoop:hadoop-hdfs:3.4.1"),
         java=21,

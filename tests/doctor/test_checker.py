@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from table_writer.doctor import checker
+from table_writer.doctor.certify import split_reads
 
 Event = dict[str, Any]
 
@@ -68,8 +69,12 @@ BROKEN: dict[str, tuple[str, list[Event]]] = {
     "back to older rows": ("no reader goes back", [read(15.6, 15.9, p=of("one", "add"))]),
     "rows that were refused": ("what was refused is never seen", [read(12, 12.5, p=of("two"))]),
     "a file that is missing": (
-        "no live file is deleted",
-        [{"event": "read", "began": 17, "t": 17.5, "rows": {}, "error": "FileNotFoundError", "missing": True}],
+        "nothing live is deleted or damaged",
+        [{"event": "read", "began": 17, "t": 17.5, "rows": {}, "error": "FileNotFoundError", "damaged": True}],
+    ),
+    "a log that a writer cannot read": (
+        "nothing live is deleted or damaged",
+        [begin(17, "next"), {**end(18, "next", "refused"), "error": "entries are lost", "damaged": True}],
     ),
     "other rows after the end": ("what is resolved stays", [read(21, 22, p=of("dead"))]),
     "a trace of what was erased": (
@@ -107,6 +112,18 @@ OF_UNKNOWN_OUTCOME: dict[str, list[Event]] = {
     "two writes of two partitions, each in one, at rest": [
         *(begin(1, "x", **TWO), begin(1, "y", **TWO), end(3, "x"), end(3, "y"), {"event": "settled", "t": 5}),
         read(6, 7, p=of("x"), q=of("y")),
+    ],
+    "a published append is gone between two reads that show it, beside a base that it had come to": [
+        *(*ONE, begin(2, "k"), begin(3, "add", "append"), end(4, "add"), end(9, "k")),
+        *(read(5, 10.5, p=of("k", "add")), read(10, 11, p=of("k")), read(12, 13, p=of("k", "add"))),
+    ],
+    "a published overwrite is back after a killed one, and reads overlap": [
+        *(begin(1, "k"), end(2, "k", "killed"), begin(3, "b"), end(4, "b")),
+        *(read(5, 7, p=of("b")), read(6, 8, p=of("k")), read(9, 10, p=of("b"))),
+    ],
+    "an append without the append that was published before it began": [
+        *(*ONE, begin(3, "a1", "append"), end(4, "a1"), begin(5, "a2", "append"), end(6, "a2")),
+        read(2.5, 9, p=of("one", "a2")),
     ],
     "rows in a partition that no write names": [*ONE, read(3, 4, p=of("one"), z=["nobody/0"])],
 }
@@ -175,18 +192,25 @@ def test_what_an_honest_table_may_show_is_not_called_broken(how: str) -> None:
 def test_no_other_words_are_taken_for_events(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Published"):
         checker.judge([*ONE, end(3, "one", "Published")])
-    for name, text in (("empty", ""), ("torn", '{"event": "be'), ("list", "[1]"), ("timeless", '{"event": "gone"}')):
+    nothing_tried = "\n".join(map(json.dumps, [*ONE, read(3, 4, p=of("one"))]))
+    texts = {"empty": "", "torn": '{"event": "be', "list": "[1]", "timeless": '{"event": "gone"}', "few": nothing_tried}
+    for name, text in {**texts, "deep": "[" * 100_000}.items():
         (tmp_path / name).write_text(text)
         assert checker.main([str(tmp_path / name)]) == 2
     assert checker.main([str(tmp_path / "no such file")]) == 2
     assert checker.main([]) == 2
+    (tmp_path / "gone").write_text(json.dumps({"event": "gone", "t": 1, "mark": "x", "found": ["data/x.parquet"]}))
+    assert checker.main([str(tmp_path / "gone")]) == 1
 
 
 def test_what_nobody_tried_is_not_called_held() -> None:
     assert set(states_of(ONE).values()) == {"not tried"}
     reads = [read(10 + at, 10.5 + at, p=of("one")) for at in range(3)]
-    published = {promise for promise, (_, event, _) in checker.CHECKS.items() if event == "published"}
-    assert {promise for promise, state in states_of([*ONE, *reads]).items() if state == "held"} == published
+    held = {promise for promise, state in states_of([*ONE, *reads]).items() if state == "held"}
+    assert held == {"each write is seen whole", "no published row is lost", "nothing live is deleted or damaged"}
+    two = [begin(3, "two"), end(4, "two"), *(read(10 + at, 10.5 + at, p=of("two")) for at in range(3))]
+    assert states_of([*ONE, *two])["readers see old rows or new rows"] == "held"
+    assert states_of([*ONE, *two])["no reader goes back"] == "held"
     assert states_of([*ONE, *reads, {"event": "settled", "t": 11}])["what is resolved stays"] == "not tried"
     assert states_of([*ONE, *reads, {"event": "settled", "t": 9}])["what is resolved stays"] == "held"
     assert set(states_of(reads).values()) == {"not tried", "broken"}
@@ -217,3 +241,11 @@ def test_it_runs_by_itself_and_imports_nothing_of_this_library(tmp_path: Path) -
         )
         assert ran.returncode == code, ran.stderr
         assert ("BROKEN" in ran.stdout) == bool(code)
+
+
+def test_a_read_that_saw_half_of_a_switch_is_named() -> None:
+    history, _ = checker.judge(HONEST_AND_ODD["partitions that switch one by one"])
+    assert split_reads(history) == ["w in p and not in q", "w in p and not in q"]
+    for name, events in {"honest": HONEST, **HONEST_AND_ODD}.items():
+        if name != "partitions that switch one by one":
+            assert split_reads(checker.judge(events)[0]) == [], name

@@ -119,6 +119,24 @@ def losing(every: int) -> Behaviour:
     return behave
 
 
+def cutting(every: int) -> Behaviour:
+    """Complete each so many files, and keep half of it."""
+    count = 0
+
+    def behave(asked: Asked, forward: Forward) -> Told:
+        nonlocal count
+        told = forward(asked)
+        if asked.method == "POST" and "uploadId" in asked.query and "/data/" in asked.path:
+            count += 1
+            if count % every == 0:
+                path = asked.path.partition("?")[0]
+                whole = forward(replace(asked, method="GET", path=path, body=b""))
+                forward(replace(asked, method="PUT", path=path, body=whole.body[: len(whole.body) // 2]))
+        return told
+
+    return behave
+
+
 def forgetting(word: str) -> Behaviour:
     """Take each third entry, and do not keep it."""
     count = 0
@@ -176,7 +194,8 @@ LIES: dict[str, tuple[Callable[[], Behaviour], set[str]]] = {
     ),
     "deletes that are none": (lambda: keeping("/data/"), {"a vacuum deletes what nobody reads"}),
     "puts that are refused": (lambda: denying("/data/"), {"first rows are written"}),
-    "files that are gone": (lambda: losing(5), {"no live file is deleted", "no published row is lost"}),
+    "files that are gone": (lambda: losing(5), {"nothing live is deleted or damaged", "no published row is lost"}),
+    "files that are cut": (lambda: cutting(5), {"nothing live is deleted or damaged"}),
     "aborts that are none": (lambda: ignoring_aborts, {"nothing is left behind"}),
     "deletes that are refused": (lambda: refusing_deletes, {"nothing is left behind"}),
 }
@@ -195,6 +214,7 @@ def test_a_store_that_lies_is_told_where(
     broken = {promise for promise, state in states(report).items() if state in ("broken", "failed")}
     assert broken & expected, report.to_text(all_rows=True)
     assert not report.holds
+    assert lie in REFUSES or "broken" in states(report).values(), report.to_text(all_rows=True)
     assert lie not in REFUSES or "broken" not in states(report).values(), report.to_text(all_rows=True)
 
 
