@@ -43,14 +43,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hold what `--without-servers` says, and let the processes that tests start hear signals.
 
     Under nohup, or in the background of a script, SIGHUP and SIGINT are ignored, and children inherit that; a handler
-    of our own becomes the default in them. Spark that a test starts by itself compiles as the lakehouse's does.
+    of Python becomes the default in them. Spark that a test starts by itself compiles as the lakehouse's does.
     """
     os.environ["JAVA_TOOL_OPTIONS"] = java_environment()["JAVA_TOOL_OPTIONS"]
     if config.getoption("--without-servers"):
         sys.addaudithook(_refuse_servers)
-    for number in (signal.SIGHUP, signal.SIGINT):
+    for number, handler in ((signal.SIGHUP, lambda *_: None), (signal.SIGINT, signal.default_int_handler)):
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, handler)
 
 
 def _refuse_servers(event: str, arguments: tuple[object, ...]) -> None:
