@@ -204,3 +204,19 @@ def test_rows_of_other_columns_are_not_looked_through(has_other_columns: bool) -
     purge(world, ANN)  # which finds no such row, and so changes nothing
     remarks = [text.partition(": ")[2] for text in world.keeper.erasure(T).remarks]
     assert remarks == (["it was written with other columns, and not looked through"] if has_other_columns else [])
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+def test_a_directory_of_which_nothing_is_left_holds_no_row(has_file: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some stores list directories whose files are all deleted."""
+    world = world_with({"d1": ids(1), "d2": ids(2)})
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    dead = "20240102T030405-00112233445566aa"
+    if has_file:
+        world.store.put(f"{world.layout.data(dead).key}d1/part-0", b"[2]")
+    listed = world.store.list_directories
+    also = {world.layout.all_data.key: [dead]}
+    monkeypatch.setattr(world.store, "list_directories", lambda prefix: {*listed(prefix), *also.get(prefix, ())})
+    told = world.keeper.erasure(T).remarks
+    assert told == ((f"write {dead} is not published, and its files were not looked through",) if has_file else ())
