@@ -93,6 +93,10 @@ class InvalidInputError(TableWriterError, ValueError, code="invalid_input"):
     """The call cannot be carried out as it stands; nothing was written. Fix the call."""
 
 
+class DamagedError(InvalidInputError):
+    """What is stored is gone, or is not what was written; or the store would lose it. The message says what to do."""
+
+
 class MissingExtraError(InvalidInputError, ImportError, code="missing_extra"):
     """An optional part needs libraries that are not installed; the message has the extra that brings them."""
 

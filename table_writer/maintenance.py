@@ -1117,7 +1117,8 @@ class Maintenance:
         It tries the store's contract, and lets claims race. Then it makes a table, lets writers overwrite and append
         while they are killed at random moments, and lets others read. It resolves what is in doubt, erases rows,
         vacuums, and looks through every object. A checker that imports nothing of this library judges what the
-        processes have told. Everything lies below a name of its own, and is taken away at the end.
+        processes have told. A call to the metastore counts as lost after 5 seconds, unless the config says another
+        number than its default of 120. Everything lies below a name of its own, and is taken away at the end.
 
         Parameters
         ----------
@@ -1152,7 +1153,8 @@ class Maintenance:
         >>> report.holds
         True
         """
-        from table_writer.doctor.certify import Extent, certify
+        from table_writer.doctor.certify import certify
+        from table_writer.doctor.certify_steps import Extent
 
         services, extent = self._services, Extent(races=races, kills=kills, minutes=minutes)
         config = replace(services.config, hadoop={**services.session.hadoop, **services.config.hadoop})

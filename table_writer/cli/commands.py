@@ -200,7 +200,8 @@ def _examine_store(config: TableWriterConfig, arguments: Namespace) -> DoctorRep
 
 
 def _certify(config: TableWriterConfig, arguments: Namespace) -> CertificationReport:
-    from table_writer.doctor.certify import Extent, certify
+    from table_writer.doctor.certify import certify
+    from table_writer.doctor.certify_steps import Extent
     from table_writer.protocol.table.services import Services
 
     return certify(

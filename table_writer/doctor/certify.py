@@ -27,7 +27,7 @@ import pyarrow as pa
 from table_writer.config import TableWriterConfig
 from table_writer.doctor import checker
 from table_writer.doctor.certify_actors import Event
-from table_writer.doctor.certify_steps import BrokenError, Meeting, UntriedError
+from table_writer.doctor.certify_steps import BrokenError, Extent, Meeting, UntriedError, call_seconds
 from table_writer.errors import InvalidInputError, TableWriterError, counted, few
 from table_writer.model.location import Location
 from table_writer.model.table import Column, Table, TableName
@@ -44,29 +44,10 @@ from table_writer.version import __version__
 
 logger = logging.getLogger(__name__)
 
-MOST_MINUTES: Final = 60.0
 SHARE_OF_RACES: Final = 0.4  # of the minutes, with the contract: the rest is for writers
 RACES_AT_ONCE: Final = 4  # of 8 claims each
 STORES: Final = {"yes": HELD, "no": BROKEN, "failed": FAILED, "not tried": NOT_TRIED}
 Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Extent:
-    """How much is tried.
-
-    No further race is begun after 40 % of the minutes, and no further writer after all of them.
-    """
-
-    races: int = 1_000
-    kills: int = 50
-    minutes: float = 15.0
-
-    def __post_init__(self) -> None:
-        if self.races < 1 or self.kills < 1:
-            raise InvalidInputError(f"races={self.races}, kills={self.kills}: expected 1 or more")
-        if not 0 < self.minutes <= MOST_MINUTES:
-            raise InvalidInputError(f"minutes={self.minutes}: expected more than 0, and {MOST_MINUTES:.0f} at the most")
 
 
 def certify(
@@ -99,7 +80,7 @@ def certify(
             run.all(TableName(database, own_name), services)
     finally:  # also what was told before a Ctrl-C
         if history and run.events:
-            Path(history).write_text("".join(f"{json.dumps(event)}\n" for event in run.events), encoding="utf-8")
+            _save(Path(history), run)
         elif history:
             Path(history).unlink()
     return CertificationReport(
@@ -114,6 +95,14 @@ def certify(
         history=history if run.events else "",
         notes=tuple(run.notes),
     )
+
+
+def _save(path: Path, run: _Run) -> None:
+    """Write the history; a full disk is no reason to lose the report."""
+    try:
+        path.write_text("".join(f"{json.dumps(event)}\n" for event in run.events), encoding="utf-8")
+    except OSError as error:
+        run.notes.append(f"the history could not be written: {error}")
 
 
 def _require_new(path: Path) -> None:
@@ -142,14 +131,14 @@ class _Run:
     def all(self, name: TableName, services: Services | None) -> None:
         """Prove what can be proven; at the end nothing is left, also after Ctrl-C."""
         met, why = services, "no metastore"
-        if services is not None and not self._prove("the metastore answers", partial(self._answer, services)):
+        if services is not None and not self._prove("the metastore answers", partial(self._answer, name, services)):
             met, why = None, "the metastore does not answer"
         try:
             self._contract()
             self._races()
             if met is not None and self._prove("a table is made", partial(self._made, name, met)):
-                self._meet(Meeting(name, met, self.extent.kills, self._ends(1.0), self.events, self.notes))
-                self._judge()
+                self._meet(Meeting(name, met, self.extent, self._ends(1.0), self.events, self.notes))
+                self._judge(call_seconds(met.config))
             else:
                 why = why if met is None else "there is no table"
                 self.proofs += [Proof(promise=text, state=NOT_TRIED, message=why) for text in checker.CHECKS]
@@ -176,8 +165,9 @@ class _Run:
         self.proofs.append(Proof(promise=promise, state=state, message=message, seconds=seconds))
         return state == HELD
 
-    def _answer(self, services: Services) -> str:
+    def _answer(self, name: TableName, services: Services) -> str:
         self.metastore = services.metastore.uri
+        services.metastore.get_table(name)
         if version := services.metastore.server_version():
             self.metastore += f" is Hive {version}"
         return self.metastore
@@ -231,8 +221,8 @@ class _Run:
         finally:
             meeting.close()
 
-    def _judge(self) -> None:
-        """Let the checker judge the history."""
+    def _judge(self, seconds: float) -> None:
+        """Let the checker judge the history; a call counted as lost after so many seconds."""
         history, judgements = checker.judge(self.events)
         seen = f"{len(history.writes):,} writes, {len(history.reads):,} reads"
         if split := split_reads(history):
@@ -242,8 +232,8 @@ class _Run:
             )
         if any(broken for _, broken in judgements.values()):
             self.notes.append(
-                "a call to the metastore counts as lost after 5 seconds here, unless --metastore-timeout says how many;"
-                " one that stalls for longer breaks promises that it would keep with the usual 120"
+                f"a call to the metastore counted as lost after {seconds:g} seconds: if one may have stalled longer,"
+                " run it again with a metastore_timeout_seconds (--metastore-timeout) of more than that; 120 means 5"
             )
         for promise, (state, broken) in judgements.items():
             message = f"{counted(len(broken), 'time')}: {few(broken, most=2)}" if broken else seen
@@ -263,9 +253,8 @@ class _Run:
         if services is not None:
             metastore = services.metastore
             attempt(f"table {name} cannot be dropped", lambda: metastore.remove_table(name), None)
-        store = self.open_store()
-        uploads = attempt(f"uploads below {self.root} cannot be aborted", lambda: self._abort(store), 0)
-        objects = attempt(f"objects below {self.root} cannot be deleted", lambda: self._delete(store), 0)
+        uploads = attempt(f"uploads below {self.root} cannot be aborted", lambda: self._abort(self.open_store()), 0)
+        objects = attempt(f"objects below {self.root} cannot be deleted", lambda: self._delete(self.open_store()), 0)
         is_there = services is not None and attempt(
             f"table {name} cannot be looked for", lambda: services.metastore.get_table(name), None
         )
@@ -273,6 +262,7 @@ class _Run:
             raise UntriedError(f"something is left behind, so delete it: {'; '.join(refused)}")
         if is_there:
             raise BrokenError(f"the metastore says that table {name} is dropped, and has it still: drop it")
+        store = self.open_store()
         kinds = {"objects": store.list(self.root.key), "uploads": store.list_uploads(self.root.key)}
         if left := [kind for kind, found in kinds.items() if any(found)]:
             raise BrokenError(

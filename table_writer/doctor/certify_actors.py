@@ -17,13 +17,14 @@ import pyarrow as pa
 from table_writer.arrow.writer import ArrowWriter
 from table_writer.config import TableWriterConfig
 from table_writer.errors import (
-    InvalidInputError,
+    DamagedError,
     LostResponseError,
     OutcomeUnknownError,
     PartlyPublishedError,
     TableWriterError,
 )
 from table_writer.read.dataset import read_arrow
+from table_writer.signals import handled
 from table_writer.storage.object_store import SourceChangedError, UnorderedListingError
 
 OVERWRITTEN: Final = ("o0", "o1", "o2", "o3")  # partitions
@@ -46,7 +47,7 @@ def is_damage(failure: BaseException) -> bool:
     """Return whether what was stored is not there, or is not what was written; else a service has not answered."""
     if isinstance(failure, OSError) and failure.errno is None:  # pyarrow's, of a file that is none
         return not isinstance(failure, ConnectionError | TimeoutError)
-    found = InvalidInputError | SourceChangedError | UnorderedListingError | FileNotFoundError | pa.ArrowException
+    found = DamagedError | SourceChangedError | UnorderedListingError | FileNotFoundError | pa.ArrowException
     return isinstance(failure, found)
 
 
@@ -68,16 +69,18 @@ def write_once(
     return None
 
 
-def read_once(config: TableWriterConfig, table: str, tell: Tell) -> str:
-    """Read the table, and tell what was found; returns why it could not be read, empty if it could."""
-    began, rows, error, damaged = time.monotonic(), dict[str, list[str]](), "", False
+def read_once(config: TableWriterConfig, table: str, tell: Tell) -> Exception | None:
+    """Read the table, and tell what was found; returns the error with which it could not be read."""
+    began, rows = time.monotonic(), dict[str, list[str]]()
     try:
         for row in read_arrow(table, config=config).to_table().to_pylist():
             rows.setdefault(row["part"], []).append(str(row["id"]))
     except (TableWriterError, OSError, pa.ArrowException) as failure:
-        error, damaged = f"{type(failure).__name__}: {failure}", is_damage(failure)
-    tell({"event": "read", "began": began, "rows": {} if error else rows, "error": error, "damaged": damaged})
-    return error
+        why = f"{type(failure).__name__}: {failure}"
+        tell({"event": "read", "began": began, "rows": {}, "error": why, "damaged": is_damage(failure)})
+        return failure
+    tell({"event": "read", "began": began, "rows": rows, "error": ""})
+    return None
 
 
 def writes(config: TableWriterConfig, table: str, name: str, told: Connection) -> None:
@@ -99,7 +102,7 @@ def reads(config: TableWriterConfig, table: str, name: str, told: Connection) ->
     """Read until somebody says stop."""
     with _telling(name, told) as tell:
         while not told.poll():
-            if read_once(config, table, tell):
+            if read_once(config, table, tell) is not None:
                 time.sleep(BACK_OFF_SECONDS)
 
 
@@ -118,7 +121,7 @@ def _telling(name: str, told: Connection) -> Iterator[Tell]:
 
 
 class Actor:
-    """A process that tells what it does; its events come to a list that all actors share."""
+    """A process that tells what it does, once it is started; its events come to a list that all actors share."""
 
     def __init__(
         self,
@@ -130,18 +133,18 @@ class Actor:
     ) -> None:
         self.name = name
         self._events = events
-        self._told, theirs = multiprocessing.get_context("spawn").Pipe()
+        self._told, self._theirs = multiprocessing.get_context("spawn").Pipe()
         spawned = multiprocessing.get_context("spawn").Process
-        self._process = spawned(target=work, args=(config, table, name, theirs), daemon=True)
-        # Ctrl-C is for the certification, which ends its processes itself: they inherit that it does not reach them.
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
-            self._process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        theirs.close()
+        self._process = spawned(target=work, args=(config, table, name, self._theirs), daemon=True)
         self._begun = threading.Semaphore(0)  # released by each event
         self._listening = threading.Thread(target=self._listen, daemon=True)
+        self._has_ended = False
+
+    def start(self) -> None:
+        """Start the process. Ctrl-C is for the certification, which ends its processes itself: they inherit that."""
+        with handled(signal.SIG_IGN, signal.SIGINT):
+            self._process.start()
+        self._theirs.close()
         self._listening.start()
 
     def wait_for_event(self) -> bool:
@@ -150,20 +153,32 @@ class Actor:
 
     def kill(self) -> None:
         """End the process at once, as the kernel does, and note which write it has not ended."""
-        self._process.kill()
-        self._process.join()
-        self._listening.join()
+        if self._has_ended:
+            return
+        if self._process.pid is not None:
+            self._process.kill()
+            self._process.join()
+        if self._listening.ident is not None:
+            self._listening.join()
+        self._has_ended = True
+        for connection in (self._told, self._theirs):
+            connection.close()
+        self._process.close()
         own = [event for event in self._events if event["actor"] == self.name and "write" in event]
         if own and own[-1]["event"] == "begin":
             self._events.append(
                 {"event": "killed", "write": own[-1]["write"], "t": time.monotonic(), "actor": self.name}
             )
 
-    def stop(self, seconds: float) -> None:
-        """Let the process end what it does; one that does not is killed."""
+    def ask_to_stop(self) -> None:
+        """Ask the process to end once it has done what it is doing."""
         with suppress(OSError):  # it has ended
             self._told.send("stop")
-        self._process.join(seconds)
+
+    def stop(self, seconds: float) -> None:
+        """Let the process end what it does; one that does not is killed."""
+        if not self._has_ended and self._process.pid is not None:
+            self._process.join(seconds)
         self.kill()
 
     def _listen(self) -> None:

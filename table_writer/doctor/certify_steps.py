@@ -6,6 +6,7 @@ import hashlib
 import io
 import random
 import secrets
+import signal
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +32,7 @@ from table_writer.doctor.certify_actors import (
     write_once,
     writes,
 )
-from table_writer.errors import TableWriterError, counted, few
+from table_writer.errors import InvalidInputError, TableWriterError, counted, few
 from table_writer.jobs.certificate import erasure_report
 from table_writer.mirrors import follow as mirrors
 from table_writer.model.defaults import METASTORE_TIMEOUT_SECONDS
@@ -47,14 +48,35 @@ from table_writer.protocol.table.services import Services
 from table_writer.protocol.vacuum.due import vacuum_ages
 from table_writer.protocol.vacuum.remover import FoundLocation
 from table_writer.protocol.vacuum.sweep import ChosenLocations, Vacuum
+from table_writer.signals import ENDING, handled
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 
-METASTORE_SECONDS: Final = 5.0  # how long a call may take: a dead writer's claim is waited for twice as long
+METASTORE_SECONDS: Final = 5.0
+MOST_MINUTES: Final = 60.0
+HEARTBEAT_SECONDS: Final = 1.0  # so that a killed writer is known to be dead soon, also where nobody tells of processes
 DOOMED_AT_ONCE: Final = 3
 ERASED: Final = "erased"  # begins the texts of the rows that are erased
 STOP_SECONDS: Final = 60.0  # how long a process may take to end its last call
 LAST_READS: Final = 3
 OURS: Final = "certification"  # the actor that this process is
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """How much is tried.
+
+    No further race is begun after 40 % of the minutes, and no further writer after all of them.
+    """
+
+    races: int = 1_000
+    kills: int = 50
+    minutes: float = 15.0
+
+    def __post_init__(self) -> None:
+        if self.races < 1 or self.kills < 1:
+            raise InvalidInputError(f"races={self.races}, kills={self.kills}: expected 1 or more")
+        if not 0 < self.minutes <= MOST_MINUTES:
+            raise InvalidInputError(f"minutes={self.minutes}: expected more than 0, and {MOST_MINUTES:.0f} at the most")
 
 
 class BrokenError(Exception):
@@ -65,13 +87,19 @@ class UntriedError(Exception):
     """Something could not be tried, or not to its end; the text says why."""
 
 
+def call_seconds(config: TableWriterConfig) -> float:
+    """Return after how long a call to the metastore counts as lost: a dead writer's claim waits for twice as long."""
+    is_chosen = config.metastore_timeout_seconds != METASTORE_TIMEOUT_SECONDS
+    return config.metastore_timeout_seconds if is_chosen else METASTORE_SECONDS
+
+
 @dataclass
 class Meeting:
     """Writers and readers that meet at one table."""
 
     name: TableName
     services: Services
-    kills: int
+    extent: Extent
     deadline: float  # of time.monotonic: no further writer is begun
     events: list[Event] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -87,13 +115,13 @@ class Meeting:
     def config(self) -> TableWriterConfig:
         """The settings of the processes, which have no session, and tell nobody but this one."""
         config = self.services.config
-        is_chosen = config.metastore_timeout_seconds != METASTORE_TIMEOUT_SECONDS
-        timeout = config.metastore_timeout_seconds if is_chosen else METASTORE_SECONDS
+        timeout = call_seconds(config)
         return replace(
             config,
             hadoop={**self.services.session.hadoop, **config.hadoop},
             metastore_timeout_seconds=timeout,
             publish_timeout_seconds=2 * timeout + 5,
+            heartbeat_seconds=HEARTBEAT_SECONDS,
             progress="off",
             listeners=(),
             report_directory=None,
@@ -120,7 +148,7 @@ class Meeting:
             "what is in doubt is resolved": self._resolved,
             "rows are replaced, and the old ones are to be erased": self._replaced,
             "a vacuum deletes what nobody reads": self._vacuumed,
-            "an erasure is certified": self._erased,
+            "an erasure deletes what it names": self._erased,
         }
         return {promise: partial(_refuting, step) for promise, step in steps.items()}
 
@@ -128,7 +156,10 @@ class Meeting:
         self.events.append({**event, "t": time.monotonic(), "actor": OURS})
 
     def _read(self) -> None:
-        read_once(self.config, str(self.name), self._tell)
+        """Read once; it is an error if that fails."""
+        failure = read_once(self.config, str(self.name), self._tell)
+        if failure is not None:
+            raise failure
 
     def _publish(self, write: str, *partitions: str) -> None:
         """Make one write; it is an error if it is not published."""
@@ -143,15 +174,15 @@ class Meeting:
     def _killed(self) -> str:
         """Kill writers at random moments, until enough are, or the time is over."""
         chance = random.Random(str(self.name))  # noqa: S311  # a schedule, no secret
-        current().count("killed writers", self.kills)
+        current().count("killed writers", self.extent.kills)
         killed = 0
         with self._acting() as start:
             steady = start(writes, "steady")
             readers = [start(reads, f"reader-{number}") for number in range(2)]
             if not all(actor.wait_for_event() for actor in (steady, *readers)):
                 raise UntriedError(f"a writer or a reader did not begin: {self._faults()}")
-            while killed < self.kills and time.monotonic() < self.deadline:
-                count = min(DOOMED_AT_ONCE, self.kills - killed)
+            while killed < self.extent.kills and time.monotonic() < self.deadline:
+                count = min(DOOMED_AT_ONCE, self.extent.kills - killed)
                 doomed = [start(writes, f"doomed-{killed + number}") for number in range(count)]
                 for actor in doomed:
                     actor.wait_for_event()
@@ -169,23 +200,25 @@ class Meeting:
             raise BrokenError(f"a process has failed by a fault of this library: {faults}")
         if faults := self._faults():
             raise UntriedError(f"a process could not go on: {faults}")
+        good_reads = sum(event["event"] == "read" and not event["error"] for event in events)
         if damaged := [event["error"] for event in events if event.get("damaged")]:
             raise BrokenError(f"{counted(len(damaged), 'call')} did not find what was stored: {few(damaged, most=1)}")
+        if not good_reads:
+            raise UntriedError(f"no read has succeeded; {few(self._errors(), most=1)}")
         in_doubt = sum(event["event"] == "killed" for event in events)
         if not in_doubt:
             raise UntriedError("no writer was killed in the middle of a write")
         if lacking := self._lacking():
-            errors = [event["error"] for event in events if event.get("error")]
-            raise UntriedError(f"no {' and no '.join(lacking)} was published; {few(errors, most=1)}")
+            raise UntriedError(f"no {' and no '.join(lacking)} was published; {few(self._errors(), most=1)}")
         failed_reads = [event["error"] for event in events if event["event"] == "read" and event["error"]]
         if failed_reads:
             self.notes.append(f"{counted(len(failed_reads), 'read')} failed, the first with {failed_reads[0]}")
-        if killed < self.kills:
-            self.notes.append(f"the time was over after {killed:,} of {self.kills:,} killed writers")
-        counts = {kind: sum(event["event"] == kind for event in events) for kind in ("begin", "published", "read")}
+        if killed < self.extent.kills:
+            self.notes.append(f"the time was over after {killed:,} of {self.extent.kills:,} killed writers")
+        counts = {kind: sum(event["event"] == kind for event in events) for kind in ("begin", "published")}
         return (
             f"{killed} writers killed, {in_doubt} of them in the middle of a write; {counts['begin']:,} writes begun,"
-            f" {counts['published']:,} published, {counts['read']:,} reads"
+            f" {counts['published']:,} published, {good_reads:,} reads"
         )
 
     @contextmanager
@@ -195,6 +228,7 @@ class Meeting:
 
         def start(work: Callable[..., None], name: str) -> Actor:
             actors.append(Actor(work, self.config, str(self.name), name, self.events))
+            actors[-1].start()
             return actors[-1]
 
         seconds = STOP_SECONDS
@@ -204,8 +238,18 @@ class Meeting:
             seconds = 0  # nobody waits for their last calls
             raise
         finally:
-            for actor in actors:
-                actor.stop(seconds)
+            try:
+                for actor in actors:
+                    actor.ask_to_stop()
+                for actor in actors:
+                    actor.stop(seconds)
+            finally:
+                with handled(signal.SIG_IGN, *ENDING):  # whatever is left would write while all is taken away
+                    for actor in actors:
+                        actor.kill()
+
+    def _errors(self) -> list[str]:
+        return [event["error"] for event in self.events if event.get("error")]
 
     def _faults(self, *, of_ours: bool = False) -> str:
         faults = [event for event in list(self.events) if event["event"] == "fault"]

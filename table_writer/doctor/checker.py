@@ -234,7 +234,7 @@ def main(paths: Sequence[str]) -> int:
         try:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
             history, found = judge(json.loads(line) for line in lines if line.strip())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             print(f"{path} is no history: {error!r}")
             states |= {"no history"}
             continue

@@ -6,7 +6,7 @@ import atexit
 import gc
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
@@ -20,7 +20,7 @@ import pyarrow.fs as pafs
 
 from table_writer.checked import checked
 from table_writer.config import TableWriterConfig
-from table_writer.errors import InvalidInputError
+from table_writer.errors import DamagedError, InvalidInputError
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table, TableName, shown_name
 from table_writer.model.table_kind import provider_of, why_not_read
@@ -41,6 +41,7 @@ WITHOUT_NAMES: Final = re.compile(r"_col\d+")  # ORC of Hive before 2.0
 CHAR: Final = re.compile(r"(?<!var)char\(")
 WRITTEN_BY_SPARK: Final = b"org.apache.spark.version"  # of a footer: CHAR was padded as it was written
 LONGEST_WAIT_SECONDS: Final = 1.0  # at the end of the process, for scans that were not read to their end
+SHORT_WAIT_SECONDS: Final = 0.1  # where no file is open: an expression or a traceback may hold what looks in use
 _given: Final[list[ref[_OpenFile | _StoredFiles]]] = []  # to pyarrow; what has gone leaves it without Python's help
 
 Found = Mapping[str, tuple[ObjectStore, ObjectInfo]]
@@ -207,7 +208,7 @@ def _require_readable(table: Table, wanted: Any, fragment: Any) -> Any:
     try:
         there = fragment.physical_schema
     except (pa.ArrowException, OSError) as error:
-        raise InvalidInputError(
+        raise DamagedError(
             f"{fragment.path} of {table.name} cannot be read as the table's format: {error}", table=str(table.name)
         ) from error
     if len(there) and all(WITHOUT_NAMES.fullmatch(name) for name in there.names):
@@ -234,10 +235,17 @@ def _require_readable(table: Table, wanted: Any, fragment: Any) -> Any:
 
 def _wait_for_readers() -> None:
     """Let pyarrow's threads drop what they hold of ours: one that does so while Python ends aborts the process."""
+    if not _given:
+        return
     gc.collect()
-    end = time.monotonic() + LONGEST_WAIT_SECONDS
-    while time.monotonic() < end and any(given.is_in_use() for given in (held() for held in list(_given)) if given):
+    began = time.monotonic()
+    while time.monotonic() - began < max((given.wait_seconds() for given in _alive()), default=0.0):
         time.sleep(0.005)
+    time.sleep(0.005)  # what has dropped the last one may not have ended its call
+
+
+def _alive() -> Iterator[_OpenFile | _StoredFiles]:
+    return (given for held in list(_given) if (given := held()) is not None)
 
 
 atexit.register(_wait_for_readers)
@@ -261,8 +269,8 @@ class _OpenFile:
     def __post_init__(self) -> None:
         _give(self)
 
-    def is_in_use(self) -> bool:
-        return True
+    def wait_seconds(self) -> float:
+        return LONGEST_WAIT_SECONDS
 
     def read(self, size: int = -1) -> bytes:
         body = self.store.read_range(self.info, self.position, self.info.size_bytes if size < 0 else size)
@@ -294,9 +302,10 @@ class _StoredFiles(pafs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has
         self.dataset: ref[Any] | None = None
         _give(self)
 
-    def is_in_use(self) -> bool:
-        """Return whether pyarrow alone holds it; else the dataset does, until the process has ended."""
-        return self.dataset is None or self.dataset() is None
+    def wait_seconds(self) -> float:
+        """Return for how long the end of the process waits: not at all if the dataset holds it until then."""
+        is_held = self.dataset is not None and self.dataset() is not None
+        return 0.0 if is_held else SHORT_WAIT_SECONDS
 
     def get_type_name(self) -> str:
         return "table_writer"

@@ -90,7 +90,7 @@ class LeaveReport(
 
     @property
     def is_ready(self) -> bool:
-        """Return whether nothing is in doubt, and a vacuum has nothing left to delete."""
+        """Return whether nothing is in doubt, and a vacuum has nothing left to delete but what another tool has put."""
         is_at_work = self.in_doubt or self.pending_uploads or self.staged
         return not (is_at_work or any(holding.fate == VACUUM for holding in self.holdings))
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, Literal
 
-from table_writer.errors import InvalidInputError, StorageError, TableWriterError, counted
+from table_writer.errors import DamagedError, InvalidInputError, StorageError, TableWriterError, counted
 from table_writer.model.location import Location
 from table_writer.model.upload_spec import MIN_PART_BYTES
 from table_writer.storage.kinds import kind_of
@@ -449,7 +449,7 @@ def require_proven(store: ObjectStore, directory: Location) -> None:
             try:
                 trial.run(probe)
             except (RefutedError, UnorderedListingError) as refuted:
-                raise InvalidInputError(
+                raise DamagedError(
                     f"the store behind {directory} cannot be written to: {refuted}; {trial.follows}. {trial.advice}."
                     f" `table-writer doctor --store {directory}` tries all that is needed of a store"
                 ) from refuted

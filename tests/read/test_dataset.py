@@ -347,7 +347,7 @@ def test_no_thread_of_pyarrow_holds_a_file_when_the_process_ends(orders: Orders)
 def test_the_end_of_a_process_waits_for_what_pyarrow_alone_holds_and_not_for_a_dataset_of_its_own(
     orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dataset, "LONGEST_WAIT_SECONDS", 600.0)
+    monkeypatch.setattr(dataset, "SHORT_WAIT_SECONDS", 600.0)
     kept = orders.read()
     fragments = list(kept.get_fragments())
     dataset._wait_for_readers()

@@ -174,9 +174,9 @@ def refusing_deletes(asked: Asked, forward: Forward) -> Told:
     return refusal(403, "AccessDenied") if is_delete and "uploadId" not in asked.query else forward(asked)
 
 
-def denying(word: str) -> Behaviour:
+def denying(word: str, *methods: str) -> Behaviour:
     def behave(asked: Asked, forward: Forward) -> Told:
-        is_denied = asked.method in ("PUT", "POST") and word in asked.path
+        is_denied = asked.method in methods and word in asked.path
         return refusal(403, "AccessDenied") if is_denied else forward(asked)
 
     return behave
@@ -193,13 +193,18 @@ LIES: dict[str, tuple[Callable[[], Behaviour], set[str]]] = {
         },
     ),
     "deletes that are none": (lambda: keeping("/data/"), {"a vacuum deletes what nobody reads"}),
-    "puts that are refused": (lambda: denying("/data/"), {"first rows are written"}),
+    "puts that are refused": (lambda: denying("/data/", "PUT", "POST"), {"first rows are written"}),
+    "reads that are refused": (lambda: denying("/data/", "GET"), {"writers are killed while others read"}),
     "files that are gone": (lambda: losing(5), {"nothing live is deleted or damaged", "no published row is lost"}),
     "files that are cut": (lambda: cutting(5), {"nothing live is deleted or damaged"}),
     "aborts that are none": (lambda: ignoring_aborts, {"nothing is left behind"}),
     "deletes that are refused": (lambda: refusing_deletes, {"nothing is left behind"}),
 }
-REFUSES = {"puts that are refused", "deletes that are refused"}  # a store that says no breaks no promise
+REFUSES = {
+    "puts that are refused",
+    "reads that are refused",
+    "deletes that are refused",
+}  # a store that says no breaks no promise
 
 
 @pytest.mark.parametrize("lie", first_fast(sorted(LIES, key=lambda lie: "log" not in lie), count=1))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted, few
+from table_writer.errors import ConflictError, DamagedError, StorageError, counted, few
 from table_writer.model.entry import Outcome
 from table_writer.model.write import TableLayout
 from table_writer.protocol.log.marks import MARK, Closing, Marks, MirrorMarks
@@ -91,7 +91,7 @@ class Lister:
             missed = again.lost & listing.lost
             listing = replace(again, lost=missed or again.lost)
         if listing.lost and not allow_lost:
-            raise InvalidInputError(self.lost_message(listing.lost))
+            raise DamagedError(self.lost_message(listing.lost))
         return listing
 
     @property
@@ -118,7 +118,7 @@ class Lister:
             name = found.key.removeprefix(self._layout.log_prefix)
             slot, mark = SLOT.fullmatch(name), MARK.fullmatch(name)
             if found.size_bytes > MAX_BYTES:
-                raise InvalidInputError(f"{found.key} has {found.size_bytes:,} bytes: that is no log entry; look at it")
+                raise DamagedError(f"{found.key} has {found.size_bytes:,} bytes: that is no log entry; look at it")
             if slot is not None:
                 (entries if slot[2] == "json" else outcomes).add(int(slot[1]))
             elif mark is not None and mark[1] == "id":
@@ -131,7 +131,7 @@ class Lister:
         trimmed = max(numbers["trimmed"], default=0)
         whole = range(max(start - 1, trimmed) + 1, newest + 1) if entries | outcomes else range(0)
         if whole.stop - whole.start > len(entries) + len(numbers["lost"]) + MOST_LOST:
-            raise InvalidInputError(
+            raise DamagedError(
                 f"{self._layout.entry_key(newest)}, or the outcome beside it, is far beyond the"
                 f" {counted(len(entries), 'entry')} of this log. If vacuums have trimmed the log, its mark"
                 f" {self._layout.log_prefix}trimmed-… is lost: bring that back from an older version of the object. If"
@@ -193,7 +193,7 @@ class Lister:
                     f"the log below {self._layout.root} was deleted since this call began: what happened since cannot"
                     " be told. This call changed nothing. Run it again"
                 )
-            raise InvalidInputError(
+            raise DamagedError(
                 f"{self._layout.log_prefix} is not the log that {self._layout.owner_key} names: it was deleted, or is"
                 " another table's. Nothing was changed. Put the log back from older versions of the bucket's objects,"
                 f" or a backup; or forget the table's history: delete {self._layout.owner_key}, checkpoint.json"

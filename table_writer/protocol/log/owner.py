@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Final
 
-from table_writer.errors import InvalidInputError, MetastoreError, StorageError, counted, few
+from table_writer.errors import DamagedError, InvalidInputError, MetastoreError, StorageError, counted, few
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.location import Location
 from table_writer.model.table import ROOT_PARAMETER, Partition, Table
@@ -88,7 +88,7 @@ class Owner:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, InvalidInputError):
                 raise
-            raise InvalidInputError(
+            raise DamagedError(
                 f"{where} cannot be read: {error}. Put it back from an older version of the object; or, if the files"
                 " are this table's, run `table-writer adopt TABLE`, which writes it anew and keeps the log"
             ) from error

@@ -23,7 +23,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import DamagedError, InvalidInputError, StorageError
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import Location
@@ -206,7 +206,7 @@ def read_check_results(store: ObjectStore, keys: Collection[str]) -> tuple[Check
         try:
             results += map(CheckResult.from_json, allowance.parsed(found.body, json.loads))
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise InvalidInputError(
+            raise DamagedError(
                 f"the results of checks at {found.info.key} cannot be read: {error}. Put the object back from an older"
                 " version; or delete it, and run the checks again"
             ) from error

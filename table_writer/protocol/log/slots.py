@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import DamagedError, InvalidInputError, StorageError
 from table_writer.model.entry import LogEntry, NewerLibraryError, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
@@ -73,7 +73,7 @@ class Slots:
         """Read one entry with its outcome; ``InvalidInputError`` if it is not there, or not valid."""
         record = self.find(version)
         if record is None:
-            raise InvalidInputError(f"log entry {version} below {self._layout.root} is not there any more")
+            raise DamagedError(f"log entry {version} below {self._layout.root} is not there any more")
         return record
 
     def find(self, version: int, allowance: Allowance | None = None) -> SlotRecord | None:
@@ -92,9 +92,7 @@ class Slots:
         if stored_outcome is None:
             return SlotRecord(entry, None, stored.age_seconds)
         if stored_outcome.of not in ("", entry.write_id):
-            raise InvalidInputError(
-                self._unreadable(version, f"it is of write {stored_outcome.of}, not {entry.write_id}")
-            )
+            raise DamagedError(self._unreadable(version, f"it is of write {stored_outcome.of}, not {entry.write_id}"))
         record = SlotRecord(
             entry,
             stored_outcome.outcome,
@@ -129,9 +127,9 @@ class Slots:
         except ValueError as error:
             what = f"log entry {version} below {self._layout.root} cannot be read: {error}"
             why = str(error) if isinstance(error, InvalidInputError) else what
-            raise InvalidInputError(f"{why}. {self._way_out_of_damage(version)}") from error
+            raise DamagedError(f"{why}. {self._way_out_of_damage(version)}") from error
         if entry.log_id and self.ids and entry.log_id not in self.ids:
-            raise InvalidInputError(
+            raise DamagedError(
                 f"log entry {version} below {self._layout.root} is of another log: it was copied here."
                 f" {self._way_out_of_damage(version)}"
             )
@@ -161,7 +159,7 @@ class Slots:
             parse = partial(msgspec.json.decode, type=StoredOutcome)
             found: StoredOutcome = allowance.parsed(stored.body, parse, most=MAX_OUTCOME_BYTES)
         except (ValueError, RecursionError) as error:
-            raise InvalidInputError(self._unreadable(version, str(error))) from error
+            raise DamagedError(self._unreadable(version, str(error))) from error
         return msgspec.structs.replace(found, age_seconds=stored.age_seconds)
 
     def _unreadable(self, version: int, why: str) -> str:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final, NamedTuple
 
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import DamagedError, InvalidInputError, StorageError
 from table_writer.model.entry import Key, LogEntry
 from table_writer.model.table import PartitionValues
 from table_writer.model.table_read import ReadVersion
@@ -268,7 +268,7 @@ class TableLog:
             there = entries | marks["lost"]
             lost = [version for version in range(trimmed + 1, ordered[-1]) if version not in there]
             if lost:
-                raise InvalidInputError(self.lister.lost_message(lost))
+                raise DamagedError(self.lister.lost_message(lost))
             trimmed = max(trimmed, ordered[-1])
             self.store.put(self.marks.key("trimmed", ordered[-1]), b"")
             self.store.delete([self._layout.entry_key(version) for version in ordered])

@@ -19,7 +19,7 @@ import botocore.session
 from botocore import UNSIGNED
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ConnectTimeoutError, ProfileNotFound, ReadTimeoutError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ProfileNotFound, ReadTimeoutError
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
@@ -80,7 +80,7 @@ def make_client(settings: S3Settings) -> S3Client:
             client = client_at(endpoint_url=without_login(client.meta.endpoint_url))
     except InvalidInputError:
         raise
-    except (BotoCoreError, ValueError) as error:
+    except (BotoCoreError, ClientError, ValueError) as error:  # a login may ask STS
         check = ". Check AWS_PROFILE, or name a profile: --profile NAME" if isinstance(error, ProfileNotFound) else ""
         raise InvalidInputError(f"no S3 client for bucket {settings.bucket}: {error}{check}") from error
     client.meta.events.register("needs-retry.s3", functools.partial(_say_unanswered, settings))
