@@ -8,7 +8,7 @@ from typing import Final
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
-from table_writer.model.table import PREFIX
+from table_writer.model.table import PREFIX, Partition, PartitionValues
 from table_writer.protocol.table.open_table import OpenTable
 from table_writer.protocol.table.root_markers import DELTA_LOG, ICEBERG_MIRROR, is_own_delta_log, is_own_iceberg_mirror
 from table_writer.reports.leave_report import DELETE, LOOK, STAYS, VACUUM, Holding, LeaveReport
@@ -16,6 +16,7 @@ from table_writer.storage.proof import PROBES
 
 LIVE: Final = "rows that readers see"
 OLD: Final = "rows that no reader sees: replaced, staged, or of writes that died"
+DROPPED: Final = "rows of a partition that another tool has dropped; restore adds it again"
 KINDS: Final[Mapping[str, tuple[str, str]]] = {  # by the directory, or the file, below the library's own
     "log": ("the log: who published what, when", DELETE),
     "owner.json": ("whose files these are", DELETE),
@@ -40,6 +41,13 @@ def _directories(key: str) -> Iterator[str]:
         yield key
 
 
+def _dropped_by_others(opened: OpenTable, now: Mapping[PartitionValues, Partition]) -> dict[str, str]:
+    """Return where partitions lie that the log has and the metastore has not, by their keys."""
+    current = opened.log.read_history().state.current_partitions
+    places = (one.partition.new_location for values, one in current.items() if values not in now)
+    return {Location.parse(place).key: place for place in places if place is not None}
+
+
 def look_at_holdings(opened: OpenTable) -> LeaveReport:
     """List what lies in the library's directory, and tell what readers need of it."""
     layout, store = opened.layout, opened.store
@@ -53,13 +61,20 @@ def look_at_holdings(opened: OpenTable) -> LeaveReport:
     found = (Location.parse_any(partition.location) for partition in now.values())
     inside = [location for location in found if location is not None and layout.own.contains(location)]
     live_keys = {location.key for location in inside}
+    dropped = _dropped_by_others(opened, now)
     objects, sizes = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str]]()
     for info in store.list(layout.own.key):
         directory, _, _ = info.key.removeprefix(layout.own.key).partition("/")
-        is_live = any(f"{above}/" in live_keys for above in _directories(info.key))
-        other = PROBE if directory.startswith(PROBES) else OTHER
-        what, fate = (LIVE, STAYS) if is_live else (OLD, VACUUM) if directory == "data" else KINDS.get(directory, other)
-        kind = (what, fate, str(layout.own.child(directory)).rstrip("/"))
+        above = {f"{name}/" for name in _directories(info.key)}
+        shared = str(layout.own.child(directory)).rstrip("/")
+        if above & live_keys:
+            kind = (LIVE, STAYS, shared)
+        elif gone := above & dropped.keys():
+            kind = (DROPPED, DELETE, dropped[gone.pop()])
+        elif directory == "data":
+            kind = (OLD, VACUUM, shared)
+        else:
+            kind = (*KINDS.get(directory, PROBE if directory.startswith(PROBES) else OTHER), shared)
         objects[kind] += 1
         sizes[kind] += info.size_bytes
     for directory, what in MIRRORS.items():

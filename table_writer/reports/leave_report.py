@@ -90,9 +90,13 @@ class LeaveReport(
 
     @property
     def is_ready(self) -> bool:
-        """Return whether nothing is in doubt, and a vacuum has nothing left to delete but what another tool has put."""
+        """Return whether nothing is in doubt, no late call may come, and all is gone that a vacuum deletes for sure."""
+        return not (self.recovered or self._is_unsettled)
+
+    @property
+    def _is_unsettled(self) -> bool:
         is_at_work = self.in_doubt or self.pending_uploads or self.staged
-        return not (is_at_work or any(holding.fate == VACUUM for holding in self.holdings))
+        return bool(is_at_work) or any(holding.fate == VACUUM for holding in self.holdings)
 
     def _bytes(self, fate: str) -> str:
         return size(sum(holding.bytes for holding in self.holdings if holding.fate == fate))
@@ -105,7 +109,7 @@ class LeaveReport(
             yield f"version {few(self.in_doubt)} is in doubt: run `table-writer recover {self.table}` first"
         if self.staged:
             yield f"{counted(self.staged, 'staged write')}: `table-writer staged {self.table}` names them; discard them"
-        if not self.is_ready:
+        if self._is_unsettled:
             rest = f"`table-writer vacuum {self.table} --older-than 0 --force`"
             yield f"when no write and no query is running: {rest} deletes what is listed as vacuum"
         if self.recovered:

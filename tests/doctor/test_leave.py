@@ -46,6 +46,22 @@ def test_every_object_is_told_and_what_can_go_is_needed_by_no_reader() -> None:
     assert looked_at(world).is_ready
 
 
+def test_a_partition_that_another_tool_has_dropped_is_named_by_its_own_place_and_no_vacuum_is_asked_for() -> None:
+    world = World(config=TableWriterConfig(progress="off"))
+    world.write({"d1": frozenset({1}), "d2": frozenset({2})})
+    dropped = world.partitions()["d2"].location
+    world.dropped_by_another_tool("d2")
+    world.keeper.vacuum(str(world.name), older_than=timedelta(0), force=True)
+    report = looked_at(world)
+    (holding,) = (one for one in report.holdings if "another tool has dropped" in one.what)
+    assert (holding.fate, holding.location, holding.objects) == ("delete at last", dropped, 1)
+    assert report.is_ready
+    key = Location.parse(dropped).key
+    before = world.rows()
+    world.store.delete([info.key for info in world.store.list(key)])
+    assert world.rows() == before
+
+
 def test_a_table_that_goes_on_as_another_has_nothing_that_can_go() -> None:
     world = MirroredWorld(config=TableWriterConfig(progress="off", mirrors=["delta"]))
     world.write({"d1": frozenset({1})})
