@@ -8,7 +8,7 @@ from typing import Final
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
-from table_writer.model.table import PREFIX, Partition, PartitionValues
+from table_writer.model.table import PREFIX
 from table_writer.protocol.table.open_table import OpenTable
 from table_writer.protocol.table.root_markers import DELTA_LOG, ICEBERG_MIRROR, is_own_delta_log, is_own_iceberg_mirror
 from table_writer.reports.leave_report import DELETE, LOOK, STAYS, VACUUM, Holding, LeaveReport
@@ -41,13 +41,6 @@ def _directories(key: str) -> Iterator[str]:
         yield key
 
 
-def _dropped_by_others(opened: OpenTable, now: Mapping[PartitionValues, Partition]) -> dict[str, str]:
-    """Return where partitions lie that the log has and the metastore has not, by their keys."""
-    current = opened.log.read_history().state.current_partitions
-    places = (one.partition.new_location for values, one in current.items() if values not in now)
-    return {Location.parse(place).key: place for place in places if place is not None}
-
-
 def look_at_holdings(opened: OpenTable) -> LeaveReport:
     """List what lies in the library's directory, and tell what readers need of it."""
     layout, store = opened.layout, opened.store
@@ -57,11 +50,13 @@ def look_at_holdings(opened: OpenTable) -> LeaveReport:
             f"{opened.table.name} goes on as a table of {closed_for}, whose files these are now: nothing of it can go",
             table=str(opened.table.name),
         )
+    current = opened.log.read_history().state.current_partitions  # first: a write may publish meanwhile
     now = opened.metastore.get_all_partitions(opened.table)
     found = (Location.parse_any(partition.location) for partition in now.values())
     inside = [location for location in found if location is not None and layout.own.contains(location)]
     live_keys = {location.key for location in inside}
-    dropped = _dropped_by_others(opened, now)
+    gone = [one.partition.new_location for values, one in current.items() if values not in now]
+    dropped = {Location.parse(location).key: location for location in gone if location is not None}
     objects, sizes = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str]]()
     for info in store.list(layout.own.key):
         directory, _, _ = info.key.removeprefix(layout.own.key).partition("/")
@@ -69,8 +64,8 @@ def look_at_holdings(opened: OpenTable) -> LeaveReport:
         shared = str(layout.own.child(directory)).rstrip("/")
         if above & live_keys:
             kind = (LIVE, STAYS, shared)
-        elif gone := above & dropped.keys():
-            kind = (DROPPED, DELETE, dropped[gone.pop()])
+        elif lost := above & dropped.keys():
+            kind = (DROPPED, DELETE, dropped[lost.pop()])
         elif directory == "data":
             kind = (OLD, VACUUM, shared)
         else:
