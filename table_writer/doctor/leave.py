@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
 from table_writer.model.table import PREFIX
+from table_writer.model.write import TableLayout
 from table_writer.protocol.table.open_table import OpenTable
 from table_writer.protocol.table.root_markers import DELTA_LOG, ICEBERG_MIRROR, is_own_delta_log, is_own_iceberg_mirror
 from table_writer.reports.leave_report import DELETE, LOOK, STAYS, VACUUM, Holding, LeaveReport
@@ -41,6 +42,22 @@ def _directories(key: str) -> Iterator[str]:
         yield key
 
 
+def _kind(
+    layout: TableLayout, key: str, live_keys: Collection[str], dropped: Mapping[str, str]
+) -> tuple[str, str, str]:
+    """Return what an object of the library's directory is, what becomes of it, and the place that is named for it."""
+    directory, _, _ = key.removeprefix(layout.own.key).partition("/")
+    above = {f"{name}/" for name in _directories(key)}
+    shared = str(layout.own.child(directory)).rstrip("/")
+    if not above.isdisjoint(live_keys):
+        return LIVE, STAYS, shared
+    if lost := above & dropped.keys():
+        return DROPPED, DELETE, dropped[lost.pop()]
+    if directory == "data":
+        return OLD, VACUUM, shared
+    return *KINDS.get(directory, PROBE if directory.startswith(PROBES) else OTHER), shared
+
+
 def look_at_holdings(opened: OpenTable) -> LeaveReport:
     """List what lies in the library's directory, and tell what readers need of it."""
     layout, store = opened.layout, opened.store
@@ -59,17 +76,7 @@ def look_at_holdings(opened: OpenTable) -> LeaveReport:
     dropped = {Location.parse(location).key: location for location in gone if location is not None}
     objects, sizes = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str]]()
     for info in store.list(layout.own.key):
-        directory, _, _ = info.key.removeprefix(layout.own.key).partition("/")
-        above = {f"{name}/" for name in _directories(info.key)}
-        shared = str(layout.own.child(directory)).rstrip("/")
-        if above & live_keys:
-            kind = (LIVE, STAYS, shared)
-        elif lost := above & dropped.keys():
-            kind = (DROPPED, DELETE, dropped[lost.pop()])
-        elif directory == "data":
-            kind = (OLD, VACUUM, shared)
-        else:
-            kind = (*KINDS.get(directory, PROBE if directory.startswith(PROBES) else OTHER), shared)
+        kind = _kind(layout, info.key, live_keys, dropped)
         objects[kind] += 1
         sizes[kind] += info.size_bytes
     for directory, what in MIRRORS.items():
