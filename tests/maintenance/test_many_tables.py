@@ -177,7 +177,7 @@ def test_one_that_fails_stops_no_other(world: World) -> None:
     for report in (world.keeper.vacuum_many(names), world.keeper.recover_many(names)):
         failed = {one.table: type(one.error) for one in report.failed}
         assert failed.keys() >= {"mart.damaged", "mart.lost", "mart.reborn", "mart.not_there"}
-        assert set(failed.values()) == {InvalidInputError}
+        assert all(issubclass(kind, InvalidInputError) for kind in failed.values())
         done = {one.table for one in report.results if one.error is None}
         assert done >= {"mart.good", "mart.foreign", "mart.orders"}
         assert f"FAILED: {'mart.not_there'}" in report.to_text() or "mart.not_there" in report.to_text()

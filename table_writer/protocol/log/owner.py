@@ -218,6 +218,7 @@ def require_columns(holder: Owner, shown: Owner) -> None:
             f"the metastore at {shown.metastore} does not show {counted(len(hidden_columns), 'column')} that it has"
             f" shown of {table}: {few(hidden_columns)}. It shows a role what it may see (Lake Formation), or the answer"
             " is old; a write would take them from everybody. Nothing was changed. Use a role that sees all columns. Or"
+            " if the metastore was put back from a backup: add these columns to the table. Or"
             f" if they were dropped on purpose: `table-writer adopt {table} --accept-loss`.",
             table=table,
         )

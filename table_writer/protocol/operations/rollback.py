@@ -208,8 +208,9 @@ def _checked_partitions(
         shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
         raise InvalidInputError(
             f"{len(wrong)} of {counted(len(targets), 'partition')} of {table.name} cannot be put back: {shown}."
-            " Nothing changed. Run `table-writer recover` if a late call may be the reason; write again what is gone,"
-            " or bring it back from older versions of the bucket's objects; or name the other partitions.",
+            " Nothing changed. Run `table-writer recover` if a late call may be the reason; write again what was"
+            " vacuumed, and bring back from older versions of the bucket's objects what is lost; or name the other"
+            " partitions.",
             table=str(table.name),
         )
     return tuple(
