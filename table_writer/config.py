@@ -360,8 +360,8 @@ class WriteOptions:
         Texts kept in the table's log and shown in its history. Not for secrets.
     write_uuid
         The ``write_id``, where every file name is to have a scheduler's run id: up to 80 letters, digits, ``.``, ``_``
-        and ``-``. Refused if it was used before. If it has the form of
-        a name that this library makes, finding out reads the table's whole log.
+        and ``-``. Refused if it was used before. If it has the form of a name that this library makes, finding out
+        reads the table's whole log.
     checks
         What must be true of the rows before readers see them: checks of :mod:`table_writer.check`, or any callable that
         takes the staged DataFrame and fails an assertion.

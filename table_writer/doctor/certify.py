@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -31,7 +31,7 @@ from table_writer.doctor.certify_steps import BrokenError, Extent, Meeting, Untr
 from table_writer.errors import InvalidInputError, TableWriterError, counted, few
 from table_writer.model.location import Location
 from table_writer.model.table import Column, Table, TableName
-from table_writer.model.table_kind import HIVE
+from table_writer.model.table_kind import as_parquet
 from table_writer.progress import current
 from table_writer.protocol.table.services import Services, hadoop_without_spark
 from table_writer.reports.certification_report import BROKEN, FAILED, HELD, NOT_TRIED, CertificationReport, Proof
@@ -206,11 +206,8 @@ class _Run:
             location=str(self.root.child("table")),
             columns=(Column("id", "string"),),
             partition_columns=(Column("part", "string"),),
-            input_format=f"{HIVE}parquet.MapredParquetInputFormat",
-            output_format=f"{HIVE}parquet.MapredParquetOutputFormat",
-            serde=f"{HIVE}parquet.serde.ParquetHiveSerDe",
         )
-        if not services.metastore.add_table(table):
+        if not services.metastore.add_table(as_parquet(table)):
             raise UntriedError(f"there is a table {name} already")
         return f"{name}, an external table"
 
@@ -250,43 +247,45 @@ class _Run:
                 refused.append(f"{what}: {failure}")
                 return otherwise
 
+        kept = None
         if services is not None:
             metastore = services.metastore
             attempt(f"table {name} cannot be dropped", lambda: metastore.remove_table(name), None)
-        uploads = attempt(f"uploads below {self.root} cannot be aborted", lambda: self._abort(self.open_store()), 0)
-        objects = attempt(f"objects below {self.root} cannot be deleted", lambda: self._delete(self.open_store()), 0)
-        is_there = services is not None and attempt(
-            f"table {name} cannot be looked for", lambda: services.metastore.get_table(name), None
-        )
+            kept = attempt(f"table {name} cannot be looked for", lambda: metastore.get_table(name), None)
+        uploads = attempt(f"uploads below {self.root} cannot be aborted", self._abort, 0)
+        objects = attempt(f"objects below {self.root} cannot be deleted", self._delete, 0)
         if refused:
             raise UntriedError(f"something is left behind, so delete it: {'; '.join(refused)}")
-        if is_there:
+        if kept is not None:
             raise BrokenError(f"the metastore says that table {name} is dropped, and has it still: drop it")
-        store = self.open_store()
-        kinds = {"objects": store.list(self.root.key), "uploads": store.list_uploads(self.root.key)}
+        kinds = {"objects": self._store.list(self.root.key), "uploads": self._store.list_uploads(self.root.key)}
         if left := [kind for kind, found in kinds.items() if any(found)]:
             raise BrokenError(
                 f"the store says that all are gone, and lists {' and '.join(left)} below {self.root}: delete them"
             )
         return f"{counted(objects, 'object')} and {counted(uploads, 'upload')} were taken away"
 
-    def _abort(self, store: ObjectStore) -> int:
-        uploads = list(store.list_uploads(self.root.key))
+    @cached_property
+    def _store(self) -> ObjectStore:
+        return self.open_store()
+
+    def _abort(self) -> int:
+        uploads = list(self._store.list_uploads(self.root.key))
         for upload in uploads:
-            store.abort_upload(upload.key, upload.upload_id)
+            self._store.abort_upload(upload.key, upload.upload_id)
         return len(uploads)
 
-    def _delete(self, store: ObjectStore) -> int:
+    def _delete(self) -> int:
         """Delete objects, and the marks of directories, which a metastore makes and no listing of ours shows."""
-        found = list(store.list(self.root.key))
-        store.delete(found)
+        found = list(self._store.list(self.root.key))
+        self._store.delete(found)
         directories = {self.root.key, self.root.child("table").key}
         for info in found:
             names = info.key.removeprefix(self.root.key).split("/")[:-1]
             directories |= {f"{self.root.key}{'/'.join(names[:count])}/" for count in range(1, len(names) + 1)}
         for directory in sorted(directories, key=len, reverse=True):  # from below
             with suppress(TableWriterError):  # it stays as an empty name
-                store.delete([directory])
+                self._store.delete([directory])
         return len(found)
 
 

@@ -133,9 +133,9 @@ class Actor:
     ) -> None:
         self.name = name
         self._events = events
-        self._told, self._theirs = multiprocessing.get_context("spawn").Pipe()
-        spawned = multiprocessing.get_context("spawn").Process
-        self._process = spawned(target=work, args=(config, table, name, self._theirs), daemon=True)
+        spawning = multiprocessing.get_context("spawn")
+        self._told, self._theirs = spawning.Pipe()
+        self._process = spawning.Process(target=work, args=(config, table, name, self._theirs), daemon=True)
         self._begun = threading.Semaphore(0)  # released by each event
         self._listening = threading.Thread(target=self._listen, daemon=True)
         self._has_ended = False

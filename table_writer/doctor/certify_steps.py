@@ -234,8 +234,8 @@ class Meeting:
         seconds = STOP_SECONDS
         try:
             yield start
-        except BaseException:
-            seconds = 0  # nobody waits for their last calls
+        except BaseException:  # Ctrl-C as well: nobody waits for their last calls
+            seconds = 0
             raise
         finally:
             try:

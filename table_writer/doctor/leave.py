@@ -28,8 +28,10 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {  # by the directory, or the file
     "staged": ("records of staged writes", VACUUM),
     "turns": ("turns of calls that have lost an attempt", VACUUM),
 }
-MIRROR_IS_OWN: Final = {DELTA_LOG: is_own_delta_log, ICEBERG_MIRROR: is_own_iceberg_mirror}
-MIRRORS: Final = {DELTA_LOG: "the Delta mirror", ICEBERG_MIRROR: "the Iceberg mirror"}
+MIRRORS: Final = {  # by the directory: what it is, and what tells whether it is this library's
+    DELTA_LOG: ("the Delta mirror", is_own_delta_log),
+    ICEBERG_MIRROR: ("the Iceberg mirror", is_own_iceberg_mirror),
+}
 PROBE: Final = ("what a trial of the store has left, since its process died", DELETE)
 OTHER: Final = ("what this library has not put there", LOOK)
 FATES: Final = (STAYS, LOOK, VACUUM, DELETE)
@@ -72,18 +74,18 @@ def look_at_holdings(opened: OpenTable) -> LeaveReport:
     found = (Location.parse_any(partition.location) for partition in now.values())
     inside = [location for location in found if location is not None and layout.own.contains(location)]
     live_keys = {location.key for location in inside}
-    gone = [one.partition.new_location for values, one in current.items() if values not in now]
+    gone = [placed.partition.new_location for values, placed in current.items() if values not in now]
     dropped = {Location.parse(location).key: location for location in gone if location is not None}
     objects, sizes = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str]]()
     for info in store.list(layout.own.key):
         kind = _kind(layout, info.key, live_keys, dropped)
         objects[kind] += 1
         sizes[kind] += info.size_bytes
-    for directory, what in MIRRORS.items():
+    for directory, (what, is_own) in MIRRORS.items():
         place = layout.root.child(directory)
-        is_own = MIRROR_IS_OWN[directory](store, layout.root)
+        fate = DELETE if is_own(store, layout.root) else LOOK
         for info in store.list(place.key):
-            kind = (what, DELETE if is_own else LOOK, str(place))
+            kind = (what, fate, str(place))
             objects[kind] += 1
             sizes[kind] += info.size_bytes
     holdings = [

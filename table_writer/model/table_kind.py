@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -52,6 +53,12 @@ HIDING: Final = ("pathGlobFilter", "modifiedBefore", "modifiedAfter", "recursive
 SKIPPED_LINES: Final = ("skip.header.line.count", "skip.footer.line.count")
 NO_VALUE: Final = {"", "0", "false"}
 Reason = Callable[[Table], str]
+
+
+def as_parquet(table: Table) -> Table:
+    """Return the same table as Hive's ``STORED AS PARQUET`` makes it."""
+    (reads, *_), (writes, *_) = FORMATS["parquet"]
+    return replace(table, input_format=reads, output_format=writes, serde=f"{HIVE}parquet.serde.ParquetHiveSerDe")
 
 
 def provider_of(table: Table) -> str:

@@ -10,7 +10,7 @@ from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
 from table_writer.maintenance import Maintenance
 from table_writer.model.table import Column, Table, TableName
-from table_writer.model.table_kind import HIVE
+from table_writer.model.table_kind import as_parquet
 from table_writer.protocol.table.services import Services
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore
@@ -87,17 +87,15 @@ class MemoryLakehouse:
             raise InvalidInputError(f"{table} has no column beside {by}: a table has one that it is not partitioned by")
         if self.metastore.get_table(name) is not None:
             raise InvalidInputError(f"there is a table {table} already")
-        made = Table(
+        plain = Table(
             name=name,
             kind="EXTERNAL_TABLE",
             location=f"{WAREHOUSE}/{name.database}.db/{name.name}",
             columns=tuple(Column(column, kind) for column, kind in kinds.items() if column not in by),
             partition_columns=tuple(Column(column, kinds[column]) for column in by),
             parameters={"EXTERNAL": "TRUE"},
-            input_format=f"{HIVE}parquet.MapredParquetInputFormat",
-            output_format=f"{HIVE}parquet.MapredParquetOutputFormat",
-            serde=f"{HIVE}parquet.serde.ParquetHiveSerDe",
         )
+        made = as_parquet(plain)
         arrow_schema(made)  # refuses a type that nobody could read
         self.metastore.create_table(made)
 

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from table_writer.config import TableWriterConfig
 from table_writer.doctor import checker
-from table_writer.doctor.certify import Extent, certify
+from table_writer.doctor.certify import certify
+from table_writer.doctor.certify_steps import Extent
 from table_writer.protocol.table.services import Services
 from table_writer.reports.certification_report import BROKEN, FAILED, HELD
 from table_writer.testing import MetastoreServer, S3Server

@@ -21,7 +21,8 @@ from table_writer.cli.arguments import ExitCode
 from table_writer.cli.main import main
 from table_writer.config import TableWriterConfig
 from table_writer.doctor import checker
-from table_writer.doctor.certify import Extent, certify
+from table_writer.doctor.certify import certify
+from table_writer.doctor.certify_steps import Extent
 from table_writer.protocol.table.services import Services
 from table_writer.reports.certification_report import CertificationReport
 from table_writer.storage import proof
